@@ -40,29 +40,29 @@ def cache_folder() -> Path:
     return Path(os.environ.get("PENSTOCK_CACHE") or "~/.cache/penstock").expanduser()
 
 
-def listed(*, s3: bool = False) -> list[Jar]:
+def jar_list(*, s3: bool = False) -> list[Jar]:
     """4 JARs for Delta, some 40 together with S3A."""
     return [jar for path in _lists(s3) for jar in _read_list(path)]
 
 
-def missing(*, s3: bool = False) -> list[Jar]:
+def missing_jars(*, s3: bool = False) -> list[Jar]:
     """The JARs that are not whole in the cache, as after a copy to a full disk."""
-    return [jar for jar in listed(s3=s3) if not _is_there(jar)]
+    return [jar for jar in jar_list(s3=s3) if not _is_there(jar)]
 
 
 def ensure(*, s3: bool = False) -> list[Path]:
-    """The files of `listed`, fetched from Maven Central when they are not whole in the cache.
+    """The files of `jar_list`, fetched from Maven Central when they are not whole in the cache.
 
     A file appears whole or not at all. Raises `MissingDependency` without Java, PySpark, or a network when one is needed.
     """
     for path in _lists(s3):
         if not all(map(_is_there, _read_list(path))):
             _fetch(path)
-    return [_jar_folder() / jar.file_name for jar in listed(s3=s3)]
+    return [_jar_folder() / jar.file_name for jar in jar_list(s3=s3)]
 
 
 def _lists(s3: bool) -> list[Path]:
-    delta, s3a = (_HERE / name for name in versions.installed().jar_lists)
+    delta, s3a = (_HERE / name for name in versions.installed_version().jar_lists)
     return [delta, s3a] if s3 else [delta]
 
 

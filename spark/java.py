@@ -42,7 +42,9 @@ def find_java(environment: Mapping[str, str] | None = None) -> Java:
     """The first Java that fits the installed Spark: ``JAVA_HOME``, then ``PATH``, then the usual folders. Raises `MissingDependency`, naming those
     that do not fit.
     """
-    return choose_java(candidate_homes(os.environ if environment is None else environment), major_version, versions.installed())
+    return choose_java(
+        candidate_homes(os.environ if environment is None else environment), major_version, versions.installed_version()
+    )
 
 
 def candidate_homes(environment: Mapping[str, str]) -> Iterator[Path]:

@@ -87,14 +87,14 @@ TIMES_IN_JSON = Feature("a column of type TIME in a body of JSON", since="4.2", 
 REPARTITION_BY_ID = Feature("DataFrame.repartitionById", since="4.1", instead="Repartition by a value whose hash is known")
 
 
-def supported(release: str) -> SparkVersion | None:
+def supported_version(release: str) -> SparkVersion | None:
     return next((spark for spark in SPARKS if spark.takes(release)), None)
 
 
-def installed() -> SparkVersion:
+def installed_version() -> SparkVersion:
     """The installed version, or the newest one if it does not fit."""
     release = installed_release("pyspark")
-    return (supported(release) if release else None) or NEWEST
+    return (supported_version(release) if release else None) or NEWEST
 
 
 def has(feature: Feature, release: str | None = None) -> bool:
@@ -118,7 +118,7 @@ def check_versions(found: Mapping[str, str | None] | None = None) -> SparkVersio
     """Raise `MissingDependency` unless fitting versions of PySpark and Delta are installed."""
     found = {name: installed_release(name) for name in _PACKAGES} if found is None else found
     release = found["pyspark"]
-    spark = supported(release) if release else None
+    spark = supported_version(release) if release else None
     expected = {}
     if spark is None:
         expected["pyspark"] = f"pyspark {', '.join(one.releases for one in SPARKS)}"

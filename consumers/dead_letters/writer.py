@@ -35,7 +35,9 @@ REDRIVE_OFFSET = "REDRIVE_OFFSET"
 """The offset of a redriven message's dead letter."""
 REDRIVE = "redrive"
 """The prefix of redrives' producer names."""
-_OWN = frozenset({ORIGIN_TOPIC, ORIGIN_MESSAGE_ID, ORIGIN_QUEUE, ORIGIN_OFFSET, RECONSUME_TIMES, REASON, SEQUENCE, FIELD_NAMES})
+_ADDED_PROPERTIES = frozenset(
+    {ORIGIN_TOPIC, ORIGIN_MESSAGE_ID, ORIGIN_QUEUE, ORIGIN_OFFSET, RECONSUME_TIMES, REASON, SEQUENCE, FIELD_NAMES}
+)
 _PREFIX = "DLQ_"
 _MARK_LIKE = re.compile(f"({_PREFIX})*{REDRIVE_OFFSET}")
 
@@ -180,7 +182,7 @@ def dead_letter_settings(origin: TopicLimits) -> TopicSettings:
     limits = TopicLimits(
         max_body_bytes=origin.max_body_bytes,
         max_properties_bytes=origin.max_properties_bytes + _MORE_PROPERTIES_BYTES,
-        max_properties=origin.max_properties + len(_OWN),
+        max_properties=origin.max_properties + len(_ADDED_PROPERTIES),
         max_message_group_bytes=origin.max_message_group_bytes,
     )
     return TopicSettings(queues=1, limits=limits)
@@ -210,7 +212,7 @@ def dead_letter_properties(letter: DeadLetter) -> dict[str, str]:
     message = letter.message
     mark = REDRIVE_OFFSET if is_redriven(message) else None
     return {
-        **{name if name == mark else _kept(name): value for name, value in message.properties.items()},
+        **{name if name == mark else _stored_name(name): value for name, value in message.properties.items()},
         ORIGIN_TOPIC: message.topic,
         ORIGIN_MESSAGE_ID: message.message_id,
         ORIGIN_QUEUE: str(message.queue),
@@ -226,7 +228,7 @@ def original_properties(properties: Mapping[str, str]) -> dict[str, str]:
     return {
         name.removeprefix(_PREFIX) if name.startswith(_PREFIX) else name: value
         for name, value in properties.items()
-        if name not in _OWN
+        if name not in _ADDED_PROPERTIES
     }
 
 
@@ -251,8 +253,8 @@ def origin_of(properties: Mapping[str, str]) -> Origin | None:
     return Origin(topic, queue, offset, times, reason)
 
 
-def _kept(name: str) -> str:
-    return _PREFIX + name if name in _OWN or name == REDRIVE_OFFSET or name.startswith(_PREFIX) else name
+def _stored_name(name: str) -> str:
+    return _PREFIX + name if name in _ADDED_PROPERTIES or name == REDRIVE_OFFSET or name.startswith(_PREFIX) else name
 
 
 def _visible(text: str) -> str:

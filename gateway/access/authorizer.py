@@ -63,7 +63,7 @@ class PrincipalAuthorizer:
     def _check(self, record: AccessRecord, principal: str, rights: Iterable[Right]) -> None:
         if principal not in record.principals:
             raise Unauthorized(_WRONG)
-        lacks = missing(record.grants_of(principal), rights)
+        lacks = missing_right(record.grants_of(principal), rights)
         if lacks is not None:
             verbs, name = lacks
             verb = min(verbs)
@@ -74,7 +74,7 @@ class PrincipalAuthorizer:
             )
 
 
-def missing(grants: frozenset[Grant], rights: Iterable[Right]) -> Right | None:
+def missing_right(grants: frozenset[Grant], rights: Iterable[Right]) -> Right | None:
     """The first right without a grant."""
     for verbs, name in rights:
         if not any(grant.covers(verb, name) for grant in grants for verb in verbs):

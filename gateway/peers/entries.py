@@ -92,11 +92,11 @@ class GatewayLiveness:
         return frozenset(name for name, one in self._seen.items() if now_s - one.since_s >= DEAD_S)
 
 
-def renewed(gateways: Gateways, name: str, own: GatewayEntry, dead: frozenset[str]) -> Gateways:
+def with_renewal(gateways: Gateways, name: str, own: GatewayEntry, dead: frozenset[str]) -> Gateways:
     """The list with one gateway's renewal, without dead ones; unchanged if the renewal is in it."""
     kept = {one: entry for one, entry in gateways.items() if one == name or one not in dead}
     return kept | {name: own}
 
 
-def without(gateways: Gateways, name: str) -> Gateways:
+def without_gateway(gateways: Gateways, name: str) -> Gateways:
     return {one: entry for one, entry in gateways.items() if one != name}

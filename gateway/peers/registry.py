@@ -15,7 +15,16 @@ from ...coordinator.cells.document import Codec, Document
 from ...log import PenstockError
 from ...log.runtime.runtime import Clock
 from ..server.options import Endpoint
-from .entries import RENEW_S, GatewayEntry, GatewayLiveness, Gateways, decode_gateways, encode_gateways, renewed, without
+from .entries import (
+    RENEW_S,
+    GatewayEntry,
+    GatewayLiveness,
+    Gateways,
+    decode_gateways,
+    encode_gateways,
+    with_renewal,
+    without_gateway,
+)
 from .rendezvous import Peer
 
 log = logging.getLogger("penstock.gateway")
@@ -67,7 +76,7 @@ class PeerRegistry:
             await asyncio.gather(self._renewing, return_exceptions=True)
         if self._document is not None:
             with suppress(PenstockError):  # otherwise they find out by themselves
-                await self._document.change(lambda known: without(known, self.name))
+                await self._document.change(lambda known: without_gateway(known, self.name))
 
     async def _renew(self) -> None:
         while True:
@@ -86,7 +95,7 @@ class PeerRegistry:
                 for told in self.on_gone:
                     told()
             dead = self._sightings.dead(now_s)
-            known = await document.change(lambda found: renewed(found, self.name, own, dead))
+            known = await document.change(lambda found: with_renewal(found, self.name, own, dead))
         except PenstockError as error:
             log.warning("this gateway could not tell the others that it lives, and tries again: %s", error)
             return

@@ -133,7 +133,7 @@ ANSWER = "task int, number int, answer binary"
 _ANSWER = pa.schema([("task", pa.int32()), ("number", pa.int32()), ("answer", pa.binary())])
 
 
-def answers(upload: UploadPlan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def upload_results(upload: UploadPlan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """`upload_rows` for ``mapInArrow``. An error of the rows is an answer, as no other try would mend it."""
     from pyspark import TaskContext
 

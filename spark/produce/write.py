@@ -17,7 +17,7 @@ from ...log.linker import Linker, check_batch, open_linker
 from ...log.topic.producer_name import check_producer_name
 from ..errors import CleanTraceback, reraise_ours
 from .columns import ColumnOrName, MessageColumns, columns_of, is_routed, ordered
-from .parts import ANSWER, UploadPlan, answers, link_form, parts_of
+from .parts import ANSWER, UploadPlan, link_form, parts_of, upload_results
 from .typed_rows import ordered_fields, typed_rules
 
 if TYPE_CHECKING:
@@ -267,7 +267,7 @@ class OrderedWriter:
             rules=rules,
             before_part=self._steps.before_part,
         )
-        given = rows.mapInArrow(partial(answers, upload), ANSWER).collect()
+        given = rows.mapInArrow(partial(upload_results, upload), ANSWER).collect()
         parts = parts_of(((one.task, one.number, one.answer) for one in given), routed=is_routed(mapping))
         self._steps.after("staged")
         if not parts:

@@ -25,17 +25,17 @@ _KIND, _TOLD, _AGAIN, _END = "__kind", "__told", "__again", "__end"
 _CLOSE, _ADD = "close", "add"
 
 
-def history_rows(mine: DataFrame, target: Target, steps: SyncSteps) -> DataFrame:
+def history_rows(versions: DataFrame, target: Target, steps: SyncSteps) -> DataFrame:
     from pyspark.sql.pandas.types import from_arrow_schema
 
     schema = history_schema(target)
-    return mine.mapInArrow(partial(_typed, target, schema, steps), from_arrow_schema(schema, prefer_timestamp_ntz=True))
+    return versions.mapInArrow(partial(_typed, target, schema, steps), from_arrow_schema(schema, prefer_timestamp_ntz=True))
 
 
-def history_source(rows: DataFrame, there: DataFrame, target: Target, reach: KeyRanges) -> DataFrame:
+def history_source(rows: DataFrame, target_rows: DataFrame, target: Target, key_ranges: KeyRanges) -> DataFrame:
     """The rows to merge: one that closes each replaced current version, and the new versions.
 
-    ``there``: the target's rows, of which those within ``reach`` may have a key of ``rows``.
+    ``target_rows``: the target's rows, of which those within ``key_ranges`` may have a key of ``rows``.
 
     A removed row's last version is its progress: repeated changes from before its delete are skipped too. A change at the
     current version's position is a repetition if it ends with the same values. Otherwise it continues a transaction of one
@@ -49,12 +49,12 @@ def history_source(rows: DataFrame, there: DataFrame, target: Target, reach: Key
     def same(one: str, other: str) -> Column:
         return F.expr(" AND ".join(f"{one}.{key} <=> {other}.{key}" for key in keys))
 
-    near = there.where(key_condition(reach))
-    s, c = rows.alias("s"), near.where(CURRENT).alias("c")
-    mine = near.alias("a").join(s, same("a", "s"), "left_semi")
+    candidates = target_rows.where(key_condition(key_ranges))
+    s, c = rows.alias("s"), candidates.where(CURRENT).alias("c")
+    versions = candidates.alias("a").join(s, same("a", "s"), "left_semi")
     others = [column.name for column in target.columns if column.name not in target.key]
     end = f"max_by(struct({', '.join([f'1 AS {_TOLD}', *map(quoted, others)])}), struct({POSITION}, {CURRENT}, {VALID_FROM}))"
-    e = mine.groupBy(*keys).agg(F.expr(f"max({POSITION})").alias(_TOLD), F.expr(end).alias(_END)).alias("e")
+    e = versions.groupBy(*keys).agg(F.expr(f"max({POSITION})").alias(_TOLD), F.expr(end).alias(_END)).alias("e")
     reached = f"CASE WHEN c.{CURRENT} THEN c.{POSITION} ELSE e.{_TOLD} END"
 
     places = {column.name: place for place, column in enumerate(target.columns)}
@@ -70,22 +70,22 @@ def history_source(rows: DataFrame, there: DataFrame, target: Target, reach: Key
     ended = f"s.{LEVEL} = {reached} AND s.{LAST} AND CASE WHEN s.{OP} = 'd' THEN c.{CURRENT} IS NULL ELSE {equal} END"
     of_row = Window.partitionBy(*(F.col(f"s.{key}") for key in keys))
     newer = f"{reached} IS NULL OR s.{LEVEL} > {reached} OR (s.{LEVEL} = {reached} AND NOT {_AGAIN})"
-    met = s.join(c, same("s", "c"), "left").join(e, same("s", "e"), "left")
-    alive = met.withColumn(_AGAIN, F.coalesce(F.max(F.expr(ended)).over(of_row), F.lit(False))).where(newer)
-    kept = [F.expr(one).alias(name) for name, one in values.items()]
-    rest = [F.expr(f"s.{name}").alias(name) for name in (OP, VALID_FROM, VALID_TO, CURRENT, POSITION, NUMBER)]
-    alive = alive.select(*kept, *rest)
-    names = alive.columns
-    first = alive.groupBy(*keys).agg(
+    joined = s.join(c, same("s", "c"), "left").join(e, same("s", "e"), "left")
+    new_versions = joined.withColumn(_AGAIN, F.coalesce(F.max(F.expr(ended)).over(of_row), F.lit(False))).where(newer)
+    values_of_columns = [F.expr(one).alias(name) for name, one in values.items()]
+    marks = [F.expr(f"s.{name}").alias(name) for name in (OP, VALID_FROM, VALID_TO, CURRENT, POSITION, NUMBER)]
+    new_versions = new_versions.select(*values_of_columns, *marks)
+    names = new_versions.columns
+    first = new_versions.groupBy(*keys).agg(
         *(F.expr(f"min_by({quoted(name)}, {NUMBER})").alias(name) for name in names if name not in target.key)
     )
-    closes = first.select(*map(quoted, names)).withColumn(_KIND, F.lit(_CLOSE))
-    return closes.unionByName(alive.where(f"{OP} <> 'd'").withColumn(_KIND, F.lit(_ADD)))
+    closing_rows = first.select(*map(quoted, names)).withColumn(_KIND, F.lit(_CLOSE))
+    return closing_rows.unionByName(new_versions.where(f"{OP} <> 'd'").withColumn(_KIND, F.lit(_ADD)))
 
 
-def merge_history(table: object, source: DataFrame, target: Target, truncate: LastTruncate | None, near: Column) -> bool:
+def merge_history(table: object, source: DataFrame, target: Target, truncate: LastTruncate | None, match_condition: Column) -> bool:
     """Close and add versions, in one commit. ``truncate``: position and time of the last truncate, which closes every row below
-    it. ``near``: the condition for rows that may have a key of ``source``.
+    it. ``match_condition``: the condition for rows that may have a key of ``source``.
     """
     from delta.tables import DeltaTable
     from pyspark.sql import functions as F
@@ -96,7 +96,7 @@ def merge_history(table: object, source: DataFrame, target: Target, truncate: La
     names = [*(column.name for column in target.columns), OP, VALID_FROM, VALID_TO, CURRENT, POSITION]
     merge = (
         table.alias("t")
-        .merge(source.alias("s"), F.expr(on) & near)
+        .merge(source.alias("s"), F.expr(on) & match_condition)
         .whenMatchedUpdate(set={CURRENT: F.lit(False), VALID_TO: F.expr(f"s.{VALID_FROM}")})
         .whenNotMatchedInsert(f"s.{_KIND} = '{_ADD}'", values={quoted(name): f"s.{quoted(name)}" for name in names})
     )

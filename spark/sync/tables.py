@@ -55,7 +55,7 @@ _ADAPTIVE = "spark.sql.adaptive.enabled"
 _PARTITIONS = "spark.sql.shuffle.partitions"
 _MATERIALIZE = "spark.databricks.delta.merge.materializeSource"
 _LARGEST, _SMALL = "spark.databricks.delta.optimize.maxFileSize", "spark.databricks.delta.optimize.minFileSize"
-_FEW = 50_000
+_UNPLANNED_ROWS_MAX = 50_000
 """The most rows that cost less than their planning."""
 _MAPPING = "delta.columnMapping.mode"
 _LOCAL_TIMES = "delta.feature.timestampNtz"
@@ -67,12 +67,12 @@ _TASK_SAYS = re.compile(r"^(?:[\w.]*\.)?Unfit: (.+)$", re.MULTILINE)
 class SparkTargets:
     """The targets in one folder. Threads may merge into different ones at once."""
 
-    def __init__(self, session: SparkSession, into: str, *, guard: bool, small: DriverTargets | None) -> None:
+    def __init__(self, session: SparkSession, into: str, *, guard: bool, driver_targets: DriverTargets | None) -> None:
         self._session = session
         self._sessions = SessionPool(session)
         self._into = into.rstrip("/")
         self._guard = guard
-        self._small = small
+        self._driver_targets = driver_targets
 
     def path(self, name: str) -> str:
         return f"{self._into}/{name}"
@@ -83,7 +83,7 @@ class SparkTargets:
         return DeltaTable.isDeltaTable(self._session, self.path(name))
 
     def find(self, name: str) -> ExistingTarget | None:
-        found = None if self._small is None else self._small.find(name)
+        found = None if self._driver_targets is None else self._driver_targets.find(name)
         return self._find(name) if found is None else found
 
     def _find(self, name: str) -> ExistingTarget | None:
@@ -120,7 +120,7 @@ class SparkTargets:
         """
         from delta.tables import DeltaTable
 
-        made = None if self._small is None or anew else self._small.last_merge(name, owner)
+        made = None if self._driver_targets is None or anew else self._driver_targets.last_merge(name, owner)
         if made is not None:
             return made
         table = DeltaTable.forPath(self._session, self.path(name))
@@ -136,7 +136,7 @@ class SparkTargets:
         from delta.tables import DeltaTable
 
         mapped = _to_be_mapped(target.columns)
-        if self._small is not None and not mapped and self._small.create(target, owner):
+        if self._driver_targets is not None and not mapped and self._driver_targets.create(target, owner):
             return
         with self._sessions.borrow({_METADATA: encode_metadata(owner, target)}) as session:
             builder = DeltaTable.createIfNotExists(session).location(self.path(target.name))
@@ -171,7 +171,7 @@ class SparkTargets:
             self._session.sql(f"ALTER TABLE {table} ALTER COLUMN {quoted(column.name)} TYPE {column.type}")
 
     def rows(self, target: Target, keys: Sequence[Key]) -> dict[Key, TargetRow]:
-        found = None if self._small is None else self._small.rows(target, keys)
+        found = None if self._driver_targets is None else self._driver_targets.rows(target, keys)
         return self._rows(target, keys) if found is None else found
 
     def _rows(self, target: Target, keys: Sequence[Key]) -> dict[Key, TargetRow]:
@@ -206,21 +206,21 @@ class SparkTargets:
 
         def merge() -> bool:
             # Looked at in each attempt: what came between may have changed what the target asks of its writers.
-            small = self._small if isinstance(rows, pa.Table) else None
-            done = None if small is None else small.merge(target, rows, owner, truncate=truncate, partial=partial)
+            in_driver = self._driver_targets if isinstance(rows, pa.Table) else None
+            done = None if in_driver is None else in_driver.merge(target, rows, owner, truncate=truncate, partial=partial)
             return self._merge(target, rows, owner, truncate=truncate, partial=partial) if done is None else done
 
         # The commit that may come between is a compaction.
-        lost = (*conflicts(), *(() if self._small is None else (self._small.lost,)))
+        lost = (*conflicts(), *(() if self._driver_targets is None else (self._driver_targets.lost,)))
         return commit_with_retry(merge, lost, self.path(target.name), check=check)
 
     def compact(self, name: str) -> TargetCompactionResult | None:
         """Compact a target's small files, in one commit that changes no row. None: another commit came between."""
         from delta.tables import DeltaTable
 
-        here = None if self._small is None else self._small.compact(name)
-        if here is not None:
-            return here
+        compacted = None if self._driver_targets is None else self._driver_targets.compact(name)
+        if compacted is not None:
+            return compacted
         with self._sessions.borrow() as session:
             table = DeltaTable.forPath(session, self.path(name))
             (detail,) = table.detail().select("properties").collect()
@@ -240,7 +240,7 @@ class SparkTargets:
             return said[1][:500]
         if isinstance(error, AnalysisException):
             return one_line(error)
-        return None if self._small is None else self._small.refusal(error)
+        return None if self._driver_targets is None else self._driver_targets.refusal(error)
 
     def _merge(
         self, target: Target, found: pa.Table | TaskRows, owner: TargetOwner, *, truncate: LastTruncate | None, partial: bool
@@ -249,16 +249,20 @@ class SparkTargets:
         from pyspark.sql import functions as F
 
         settings = {_APP_ID: APP_ID, _VERSION: str(target.progress.commits), _METADATA: encode_metadata(owner, target)}
-        if isinstance(found, pa.Table) and found.num_rows <= _FEW:
+        if isinstance(found, pa.Table) and found.num_rows <= _UNPLANNED_ROWS_MAX:
             settings |= self._planning(target)
         with self._sessions.borrow(settings) as session:
-            here = isinstance(found, pa.Table)
-            rows, reach = (_frame(session, found), key_ranges_of(found, target.key)) if here else (found.frame, found.reach)
-            near = key_condition(reach if truncate is None else {}, "t")
+            if isinstance(found, pa.Table):
+                rows, key_ranges = _frame(session, found), key_ranges_of(found, target.key)
+            else:
+                rows, key_ranges = found.frame, found.reach
+            match_condition = key_condition(key_ranges if truncate is None else {}, "t")
             table = DeltaTable.forPath(session, self.path(target.name))
             if target.history:
-                return merge_history(table, history_source(rows, table.toDF(), target, reach), target, truncate, near)
-            on = F.expr(" AND ".join(f"t.{quoted(key)} = s.{quoted(key)}" for key in target.key)) & near
+                return merge_history(
+                    table, history_source(rows, table.toDF(), target, key_ranges), target, truncate, match_condition
+                )
+            on = F.expr(" AND ".join(f"t.{quoted(key)} = s.{quoted(key)}" for key in target.key)) & match_condition
             counts = apply_condition(guard=self._guard)
             merge = table.alias("t").merge(rows.alias("s"), on).whenMatchedDelete(f"NOT s.{PUT} AND {counts}")
             if changed := self._changed(target, partial=partial):

@@ -173,7 +173,7 @@ def _by_spark(spark: SparkSession, into: Path, way: str, steps: Sequence[tuple[p
 
     for asked in WITH_SPARK.get(way, ()):
         spark.sql(f"ALTER TABLE delta.`{into}` {asked}")
-    tables = SparkTargets(spark, str(into.parent), guard=True, small=None)
+    tables = SparkTargets(spark, str(into.parent), guard=True, driver_targets=None)
 
     def merge(changed: pa.Table, number: int) -> None:
         if way == BY_HAND:

@@ -88,7 +88,7 @@ _TESTS: Mapping[str, Mapping[str, str]] = {
     "tests/gateway/rocketmq/consumers/test_deliveries.py": {
         "test_what_another_gateway_gave_of_a_queue_does_not_show_that_what_came_of_another_queue_arrived": "gateways:of-queue",
     },
-    "tests/gateway/rocketmq/consumers/test_lease_renewer.py": {
+    "tests/gateway/rocketmq/consumers/test_handle_renewer.py": {
         "test_a_living_clients_messages_are_renewed_again_and_again": "gateways:single gateways:renewed",
         "test_what_another_gateway_gave_is_gone_on_with_once_for_each_connection": "gateways:adopted",
         "test_what_a_gateway_gave_that_is_gone_is_looked_for_without_a_new_connection": "gateways:looked-again",

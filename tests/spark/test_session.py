@@ -52,9 +52,9 @@ def test_s3_of_aws_needs_no_endpoint() -> None:
 @pytest.mark.parametrize(("minor", "jars_with_s3"), [("4.0", 38), ("4.1", 39), ("4.2", 40)])
 def test_the_lists_are_the_few_jars_that_were_tried(minor: str, jars_with_s3: int, monkeypatch: pytest.MonkeyPatch) -> None:
     (spark,) = (one for one in versions.SPARKS if one.minor == minor)
-    monkeypatch.setattr(versions, "installed", lambda: spark)
-    assert (len(jars.listed()), len(jars.listed(s3=True))) == (4, jars_with_s3)
-    names = {jar.file_name for jar in jars.listed(s3=True)}
+    monkeypatch.setattr(versions, "installed_version", lambda: spark)
+    assert (len(jars.jar_list()), len(jars.jar_list(s3=True))) == (4, jars_with_s3)
+    names = {jar.file_name for jar in jars.jar_list(s3=True)}
     assert {f"io.delta_delta-spark_{minor}_2.13-{versions.DELTA}.jar", f"org.apache.hadoop_hadoop-aws-{spark.hadoop}.jar"} <= names
 
 
@@ -74,13 +74,13 @@ def fill(cache: Path, names: list[str]) -> None:
 def test_a_warm_cache_starts_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PENSTOCK_CACHE", str(tmp_path))
     monkeypatch.setattr(subprocess, "run", None)
-    fill(tmp_path, [jar.file_name for jar in jars.listed()])
+    fill(tmp_path, [jar.file_name for jar in jars.jar_list()])
     assert all(file.is_file() for file in jars.ensure())
-    assert jars.missing() == []
-    assert len(jars.missing(s3=True)) == len(jars.listed(s3=True)) - 4
+    assert jars.missing_jars() == []
+    assert len(jars.missing_jars(s3=True)) == len(jars.jar_list(s3=True)) - 4
     cut = jars.ensure()[0]
     cut.write_bytes(cut.read_bytes()[:-1])
-    assert [jar.file_name for jar in jars.missing()] == [cut.name]
+    assert [jar.file_name for jar in jars.missing_jars()] == [cut.name]
 
 
 @pytest.mark.spark

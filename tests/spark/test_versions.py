@@ -12,7 +12,7 @@ from penstock.spark.versions import (
     check_versions,
     has,
     require,
-    supported,
+    supported_version,
 )
 from tests.tree import CONFIG
 
@@ -32,7 +32,7 @@ from tests.tree import CONFIG
     ],
 )
 def test_a_release_belongs_to_a_version_that_was_tried(release: str, minor: str | None) -> None:
-    spark = supported(release)
+    spark = supported_version(release)
     assert (spark and spark.minor) == minor
 
 

@@ -66,12 +66,12 @@ class SentReceive:
 
 
 @dataclass(frozen=True, slots=True)
-class DeliveryLease:
+class HandleRenewal:
     """One delivery that is renewed."""
 
     client_id: str
     place: GroupTopicKey
-    together: tuple[int, str | None] | None
+    visibility_group: tuple[int, str | None] | None
     """The queue and message group of common visibility; None: alone."""
     offset: int
     due_s: float
@@ -93,7 +93,7 @@ class Deliveries:
         """``is_balanced``: a balancer shares one client's calls among connections, so it may go on at another gateway by the same address."""
         self.is_balanced = is_balanced
         self.early_acks = EarlyAcks()
-        self._leases: dict[str, DeliveryLease] = {}
+        self._renewals: dict[str, HandleRenewal] = {}
         self._of_client: defaultdict[str, set[str]] = defaultdict(set)
         self._receives: dict[str, OrderedDict[str, SentReceive]] = {}
         """Unconfirmed ones, by client and attempt id."""
@@ -101,7 +101,7 @@ class Deliveries:
 
     def __len__(self) -> int:
         """Renewed ones."""
-        return len(self._leases)
+        return len(self._renewals)
 
     # --- What clients are given, and whether they have it --------------------------------------------------------------------------
 
@@ -119,9 +119,9 @@ class Deliveries:
     ) -> SentReceive:
         """Note a client's new messages. The time of known ones goes on. ``until_s``: how long the client waits."""
         handles = [message.receipt_handle for message in messages]
-        is_repeated = any(handle in self._leases for handle in handles)
+        is_repeated = any(handle in self._renewals for handle in handles)
         self._see(handles)
-        self._add_leases(
+        self._add_renewals(
             client_id, place, messages, in_order=in_order, now_s=now_s, due_s=now_s + INVISIBLE_DURATION_S, is_seen=True
         )
         return self._add(SentReceive(client_id, attempt_id, place, peer, handles, until_s, is_repeated))
@@ -141,17 +141,17 @@ class Deliveries:
         It confirms messages of the same queue only: those of other queues may have been given by yet another gateway under the same attempt id,
         in an answer that was lost.
         """
-        count = len(self._leases)
-        self._add_leases(client_id, place, messages, in_order=in_order, now_s=now_s, due_s=due_s, is_seen=False)
+        count = len(self._renewals)
+        self._add_renewals(client_id, place, messages, in_order=in_order, now_s=now_s, due_s=due_s, is_seen=False)
         unknown: defaultdict[int, list[str]] = defaultdict(list)
         for message in messages:
             handle = message.receipt_handle
-            if handle not in self._receive_of and not self._leases[handle].is_seen:
+            if handle not in self._receive_of and not self._renewals[handle].is_seen:
                 unknown[message.queue].append(handle)
         for handles in unknown.values():
             attempt_id = f"\0{handles[0]}"  # none begins like this
             self._add(SentReceive(client_id, attempt_id, place, "", handles, is_own=False))
-        return len(self._leases) - count
+        return len(self._renewals) - count
 
     def on_request(self, client_id: str, place: GroupTopicKey, attempt_id: str, peer: str, now_s: float) -> list[str]:
         """Judge former receives by a client's new request. Returns the handles of lost ones.
@@ -171,8 +171,8 @@ class Deliveries:
                 self._confirm(receive)
             elif receive.is_whole and not self.is_balanced:
                 self._doubt(receive.handles, now_s)
-        for handle, lease in self._known(lost):
-            self._leases[handle] = replace(lease, is_given_up=True)
+        for handle, renewal in self._known_renewals(lost):
+            self._renewals[handle] = replace(renewal, is_given_up=True)
         return lost
 
     def mark_broken(self, receive: SentReceive, now_s: float) -> None:
@@ -198,21 +198,21 @@ class Deliveries:
 
     def forget(self, handle: str) -> None:
         """End the renewals of a delivery. The arrival of its receive stays open while others of it are renewed."""
-        if (lease := self._leases.pop(handle, None)) is None:
+        if (renewal := self._renewals.pop(handle, None)) is None:
             return
-        if (receive := self._receive_of.get(handle)) is not None and self._leases.keys().isdisjoint(receive.handles):
+        if (receive := self._receive_of.get(handle)) is not None and self._renewals.keys().isdisjoint(receive.handles):
             self._close(receive)
-        handles = self._of_client[lease.client_id]
+        handles = self._of_client[renewal.client_id]
         handles.discard(handle)
         if not handles:
-            del self._of_client[lease.client_id]
+            del self._of_client[renewal.client_id]
 
     def end_client(self, client_id: str) -> dict[GroupTopicKey, list[HandleRun]]:
         """Forget a client, and return its renewed deliveries."""
         for receive in list(self._receives.get(client_id, OrderedDict()).values()):
             self._close(receive)
         handles = list(self._of_client.get(client_id, ()))
-        ended = self._runs(handle for handle in handles if not self._leases[handle].is_given_up)
+        ended = self._runs(handle for handle in handles if not self._renewals[handle].is_given_up)
         for handle in handles:
             self.forget(handle)
         return ended
@@ -220,36 +220,40 @@ class Deliveries:
     # --- Renewing -------------------------------------------------------------------------------------------------------------------
 
     def client_of(self, handle: str) -> str | None:
-        return None if (lease := self._leases.get(handle)) is None else lease.client_id
+        return None if (renewal := self._renewals.get(handle)) is None else renewal.client_id
 
     def clients(self) -> list[str]:
         return list(self._of_client)
 
     def runs(self, handles: Iterable[str]) -> dict[GroupTopicKey, list[HandleRun]]:
         """Renewed ones of these handles, by common visibility."""
-        return self._runs(handle for handle, _ in self._known(handles))
+        return self._runs(handle for handle, _ in self._known_renewals(handles))
 
     def due(self, now_s: float) -> dict[GroupTopicKey, list[HandleRun]]:
         """The handles to renew now, without those past their limit, which are forgotten."""
-        for handle, lease in list(self._leases.items()):
-            if lease.since_s + RENEW_MAX_S <= now_s:
+        for handle, renewal in list(self._renewals.items()):
+            if renewal.since_s + RENEW_MAX_S <= now_s:
                 self.forget(handle)
-            elif lease.until_s() <= now_s and not lease.is_given_up:
-                self._leases[handle] = replace(lease, is_given_up=True)
+            elif renewal.until_s() <= now_s and not renewal.is_given_up:
+                self._renewals[handle] = replace(renewal, is_given_up=True)
         return self._runs(
-            handle for handle, lease in self._leases.items() if lease.due_s - now_s < RENEW_AHEAD_S and not lease.is_given_up
+            handle
+            for handle, renewal in self._renewals.items()
+            if renewal.due_s - now_s < RENEW_AHEAD_S and not renewal.is_given_up
         )
 
     def mark_renewed(self, handle: str, due_s: float) -> None:
-        if (lease := self._leases.get(handle)) is None:
+        if (renewal := self._renewals.get(handle)) is None:
             return
-        for other, one in self._known([handle] if lease.together is None else self._of_client[lease.client_id]):
-            if (one.place, one.together) == (lease.place, lease.together):
-                self._leases[other] = replace(one, due_s=due_s)
+        for other, one in self._known_renewals(
+            [handle] if renewal.visibility_group is None else self._of_client[renewal.client_id]
+        ):
+            if (one.place, one.visibility_group) == (renewal.place, renewal.visibility_group):
+                self._renewals[other] = replace(one, due_s=due_s)
 
     # --- Inside ---------------------------------------------------------------------------------------------------------------------
 
-    def _add_leases(
+    def _add_renewals(
         self,
         client_id: str,
         place: GroupTopicKey,
@@ -261,9 +265,9 @@ class Deliveries:
         is_seen: bool,
     ) -> None:
         for message in messages:
-            handle, together = message.receipt_handle, _together(message, in_order=in_order)
-            if handle not in self._leases:
-                self._leases[handle] = DeliveryLease(client_id, place, together, message.offset, due_s, now_s, is_seen)
+            handle, visibility_group = message.receipt_handle, _visibility_group_of(message, in_order=in_order)
+            if handle not in self._renewals:
+                self._renewals[handle] = HandleRenewal(client_id, place, visibility_group, message.offset, due_s, now_s, is_seen)
                 self._of_client[client_id].add(handle)
 
     def _add(self, receive: SentReceive) -> SentReceive:
@@ -292,26 +296,26 @@ class Deliveries:
         self._see(receive.handles)
 
     def _see(self, handles: Iterable[str]) -> None:
-        for handle, lease in self._known(handles):
-            self._leases[handle] = replace(lease, is_seen=True, is_given_up=False)
+        for handle, renewal in self._known_renewals(handles):
+            self._renewals[handle] = replace(renewal, is_seen=True, is_given_up=False)
 
     def _doubt(self, handles: Iterable[str], now_s: float) -> None:
         """The time of former doubts goes on."""
-        for handle, lease in self._known(handles):
-            if lease.is_seen:
-                self._leases[handle] = replace(lease, is_seen=False, since_s=now_s)
+        for handle, renewal in self._known_renewals(handles):
+            if renewal.is_seen:
+                self._renewals[handle] = replace(renewal, is_seen=False, since_s=now_s)
 
-    def _known(self, handles: Iterable[str]) -> Iterator[tuple[str, DeliveryLease]]:
+    def _known_renewals(self, handles: Iterable[str]) -> Iterator[tuple[str, HandleRenewal]]:
         for handle in handles:
-            if (lease := self._leases.get(handle)) is not None:
-                yield handle, lease
+            if (renewal := self._renewals.get(handle)) is not None:
+                yield handle, renewal
 
     def _runs(self, handles: Iterable[str]) -> dict[GroupTopicKey, list[HandleRun]]:
         found: defaultdict[GroupTopicKey, dict[object, HandleRun]] = defaultdict(dict)
-        for handle in sorted(handles, key=lambda handle: (self._leases[handle].offset, handle)):
-            lease = self._leases[handle]
-            key = handle if lease.together is None else (lease.client_id, lease.together)
-            found[lease.place].setdefault(key, []).append(handle)
+        for handle in sorted(handles, key=lambda handle: (self._renewals[handle].offset, handle)):
+            renewal = self._renewals[handle]
+            key = handle if renewal.visibility_group is None else (renewal.client_id, renewal.visibility_group)
+            found[renewal.place].setdefault(key, []).append(handle)
         return {place: list(of_place.values()) for place, of_place in found.items()}
 
 
@@ -319,9 +323,9 @@ def handle_runs(messages: Iterable[MessageView], *, in_order: bool) -> list[Hand
     """The handles of one receive, by common visibility."""
     found: defaultdict[object, HandleRun] = defaultdict(list)
     for message in messages:
-        found[_together(message, in_order=in_order) or message.receipt_handle].append(message.receipt_handle)
+        found[_visibility_group_of(message, in_order=in_order) or message.receipt_handle].append(message.receipt_handle)
     return list(found.values())
 
 
-def _together(message: MessageView, *, in_order: bool) -> tuple[int, str | None] | None:
+def _visibility_group_of(message: MessageView, *, in_order: bool) -> tuple[int, str | None] | None:
     return (message.queue, message.message_group) if in_order else None

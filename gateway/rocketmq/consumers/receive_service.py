@@ -20,7 +20,7 @@ from ..server.calls import RpcCall
 from .ack_processor import AckProcessor
 from .deliveries import Deliveries, SentReceive, handle_runs
 from .filters import filter_of
-from .lease_renewer import LeaseRenewer
+from .handle_renewer import HandleRenewer
 from .messages import delivered_at, message_of
 from .pool import ConsumerPool, PooledConsumer
 from .receive_parameters import ReceiveParameters, receive_parameters_of
@@ -39,7 +39,7 @@ class ReceiveService:
         pool: ConsumerPool,
         deliveries: Deliveries,
         acks: AckProcessor,
-        renewer: LeaseRenewer,
+        renewer: HandleRenewer,
         budget: ReceiveBudget,
         clock: Clock,
         store_host: str,

@@ -16,7 +16,7 @@ from ..server.rpcs import Rpc, rpc
 from .ack_processor import AckProcessor
 from .ack_service import AckService
 from .deliveries import Deliveries
-from .lease_renewer import ROUND_S, LeaseRenewer
+from .handle_renewer import ROUND_S, HandleRenewer
 from .offsets import OffsetService
 from .pool import ConsumerPool
 from .receive_service import ReceiveService
@@ -41,7 +41,7 @@ class ConsumerService:
         self.budget = ReceiveBudget()
         self.deliveries = Deliveries(is_balanced=is_balanced)
         acks = AckProcessor(self.deliveries)
-        self.renewer = LeaseRenewer(self.pool, self.deliveries, acks, clients, lake.runtime.clock)
+        self.renewer = HandleRenewer(self.pool, self.deliveries, acks, clients, lake.runtime.clock)
         self._acks = AckService(self.pool, self.deliveries, acks)
         self._receives = ReceiveService(self.pool, self.deliveries, acks, self.renewer, self.budget, lake.runtime.clock, store_host)
         self._offsets = OffsetService(lake, names, self.budget, store_host)

@@ -216,14 +216,14 @@ def _spark() -> Iterator[DoctorCheck]:
         yield DoctorCheck("Java", "ok", f"{found.major} in {found.home}")
     except MissingDependency as error:
         yield DoctorCheck("Java", wanted, f"{error.observed}; Spark needs {error.expected}", error.hint or "")
-    missing = jars.missing()
+    missing = jars.missing_jars()
     if missing:
-        names = f"{len(missing)} of {len(jars.listed())} are not in {jars.cache_folder()}"
+        names = f"{len(missing)} of {len(jars.jar_list())} are not in {jars.cache_folder()}"
         yield DoctorCheck(
             "JARs", "note", f"{names}; the first session fetches them", "python -m penstock.spark.prefetch, with a network"
         )
     else:
-        yield DoctorCheck("JARs", "ok", f"{len(jars.listed())} in {jars.cache_folder()}")
+        yield DoctorCheck("JARs", "ok", f"{len(jars.jar_list())} in {jars.cache_folder()}")
 
 
 _COLOURS = {"ok": "green", "problem": "red", "note": "yellow"}

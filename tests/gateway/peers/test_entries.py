@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.gateway.peers.entries import DEAD_S, GatewayEntry, GatewayLiveness, decode_gateways, encode_gateways, renewed, without
+from penstock.gateway.peers.entries import (
+    DEAD_S,
+    GatewayEntry,
+    GatewayLiveness,
+    decode_gateways,
+    encode_gateways,
+    with_renewal,
+    without_gateway,
+)
 from penstock.log import DataDamaged
 
 
@@ -26,15 +34,15 @@ def test_a_gateway_is_dead_when_it_stands_still_for_long_by_the_readers_own_cloc
     sightings = GatewayLiveness()
     known = {"a": GatewayEntry("h", 1, 5), "b": GatewayEntry("h", 2, 9)}
     sightings.see(known, 100.0)
-    sightings.see(renewed(known, "b", GatewayEntry("h", 2, 10), frozenset()), 100.0 + DEAD_S - 1)
+    sightings.see(with_renewal(known, "b", GatewayEntry("h", 2, 10), frozenset()), 100.0 + DEAD_S - 1)
     assert sightings.dead(100.0 + DEAD_S - 1) == frozenset()
     assert sightings.dead(100.0 + DEAD_S) == {"a"}
 
 
 def test_a_renewal_takes_dead_ones_out_and_never_itself() -> None:
     known = {"a": GatewayEntry("h", 1, 5), "b": GatewayEntry("h", 2, 9)}
-    assert renewed(known, "b", GatewayEntry("h", 3, 10), frozenset({"a", "b"})) == {"b": GatewayEntry("h", 3, 10)}
-    assert without(known, "a") == {"b": known["b"]}
+    assert with_renewal(known, "b", GatewayEntry("h", 3, 10), frozenset({"a", "b"})) == {"b": GatewayEntry("h", 3, 10)}
+    assert without_gateway(known, "a") == {"b": known["b"]}
 
 
 def test_a_gateway_that_left_or_missed_a_renewal_is_told_of_once() -> None:

@@ -14,7 +14,7 @@ from penstock.gateway.rocketmq.clients.registry import ClientRegistry, GatewayCl
 from penstock.gateway.rocketmq.consumers import ack_processor, ack_service
 from penstock.gateway.rocketmq.consumers.ack_processor import AckProcessor
 from penstock.gateway.rocketmq.consumers.deliveries import Deliveries, SentReceive
-from penstock.gateway.rocketmq.consumers.lease_renewer import LeaseRenewer
+from penstock.gateway.rocketmq.consumers.handle_renewer import HandleRenewer
 from penstock.gateway.rocketmq.consumers.pool import ConsumerPool, PooledConsumer
 from penstock.gateway.rocketmq.consumers.receive_parameters import ReceiveParameters
 from penstock.gateway.rocketmq.consumers.receive_service import ReceiveService
@@ -48,7 +48,7 @@ def _whoever_uses_it(_: Any) -> Callable[..., None]:
 
 
 def _left_to_its_end(_: Any) -> Callable[..., None]:
-    def lost(self: LeaseRenewer, client: GatewayClient) -> None:
+    def lost(self: HandleRenewer, client: GatewayClient) -> None:
         self._deliveries.end_client(client.id)
 
     return lost
@@ -64,9 +64,9 @@ def _as_if_lost(_: Any) -> Callable[..., None]:
 
 
 def _at_once(original: Callable[..., Any]) -> Callable[..., Any]:
-    async def adopt(self: LeaseRenewer, pooled: PooledConsumer, client_id: str, peer: str, *, is_renewed: bool) -> None:
-        leases = self._deliveries._leases.items()
-        given_up = [handle for handle, lease in leases if lease.client_id == client_id and lease.is_given_up]
+    async def adopt(self: HandleRenewer, pooled: PooledConsumer, client_id: str, peer: str, *, is_renewed: bool) -> None:
+        renewals = self._deliveries._renewals.items()
+        given_up = [handle for handle, renewal in renewals if renewal.client_id == client_id and renewal.is_given_up]
         runs = self._deliveries.runs(given_up).get(pooled.place, [])
         self._start(self.give_back(*pooled.place, runs))
         await original(self, pooled, client_id, peer, is_renewed=is_renewed)
@@ -82,7 +82,7 @@ def _as_of_one_queue(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _for_ever(_: Any) -> Callable[..., Any]:
-    async def round_(self: LeaseRenewer) -> None:
+    async def round_(self: HandleRenewer) -> None:
         now_s = self._clock.monotonic_s()
         await asyncio.gather(*(self._renew(place, due) for place, due in self._deliveries.due(now_s).items()))
 
@@ -129,7 +129,7 @@ MUTANTS: dict[str, Mutant] = {
     "renewed": Mutant(
         guard="what a push consumer holds is renewed as long as it lives",
         rule="G4",
-        patch=attribute(LeaseRenewer, "_renew", lambda _: _nothing),
+        patch=attribute(HandleRenewer, "_renew", lambda _: _nothing),
         scenario="steady",
         seeds=(3,),
         calm=False,
@@ -137,7 +137,7 @@ MUTANTS: dict[str, Mutant] = {
     "adopted": Mutant(
         guard="a gateway reads in the cells what others gave a client that comes by a new connection",
         rule="G5",
-        patch=attribute(LeaseRenewer, "adopt", lambda _: _nothing),
+        patch=attribute(HandleRenewer, "adopt", lambda _: _nothing),
         scenario="steady",
     ),
     "all-cells": Mutant(
@@ -150,7 +150,7 @@ MUTANTS: dict[str, Mutant] = {
     "looked-again": Mutant(
         guard="a gateway goes on for its clients with what another gave them that is gone",
         rule="G4",
-        patch=attribute(LeaseRenewer, "adopt_all", lambda _: always(None)),
+        patch=attribute(HandleRenewer, "adopt_all", lambda _: always(None)),
         scenario="steady",
         unmet=True,
     ),
@@ -179,21 +179,21 @@ MUTANTS: dict[str, Mutant] = {
     "lost": Mutant(
         guard="what a client holds that is lost is renewed no longer",
         rule="G1",
-        patch=both(attribute(LeaseRenewer, "round", _for_ever), attribute(LeaseRenewer, "_on_lost", lambda _: always(None))),
+        patch=both(attribute(HandleRenewer, "round", _for_ever), attribute(HandleRenewer, "_on_lost", lambda _: always(None))),
         scenario="steady",
         seeds=(6,),
     ),
     "behind": Mutant(
         guard="an answer that was written whole does not count as lost because its connection broke behind it",
         rule="G4",
-        patch=both(attribute(Deliveries, "on_stream_end", _as_if_lost), attribute(LeaseRenewer, "adopt", _at_once)),
+        patch=both(attribute(Deliveries, "on_stream_end", _as_if_lost), attribute(HandleRenewer, "adopt", _at_once)),
         scenario="steady",
         seeds=(1,),
     ),
     "cut-short": Mutant(
         guard="the time of what is lost is not cut short, as its client may be about to get it at another gateway",
         rule="G4",
-        patch=attribute(LeaseRenewer, "adopt", _at_once),
+        patch=attribute(HandleRenewer, "adopt", _at_once),
         scenario="steady",
         seeds=(23,),
     ),
@@ -228,7 +228,7 @@ MUTANTS: dict[str, Mutant] = {
     "goodbye": Mutant(
         guard="what a client holds that says goodbye is visible soon",
         rule="G7",
-        patch=attribute(LeaseRenewer, "_on_lost", _left_to_its_end),
+        patch=attribute(HandleRenewer, "_on_lost", _left_to_its_end),
         scenario="steady",
         seeds=(6,),
     ),

@@ -20,7 +20,7 @@ from penstock.log.paths import TopicPaths
 from penstock.log.stage.jobs import Job
 from penstock.log.stores.wrapper import StoreCall, StoreWrapper
 from penstock.spark.errors import error_in_spark_text, reraise_ours
-from penstock.spark.produce.parts import UploadedPart, UploadPlan, answers, parts_of, upload_rows
+from penstock.spark.produce.parts import UploadedPart, UploadPlan, parts_of, upload_results, upload_rows
 
 QUEUES = 4
 
@@ -95,7 +95,7 @@ def test_what_is_wrong_with_the_rows_is_an_answer_in_the_users_words(staging: St
         {"queue": pa.array([1], pa.int32()), "message_group": pa.array([None], pa.string()), "body": pa.array([b"x"])}
     )
     rest = iter([*batches(400), bad, *batches(80)])
-    told = [row for answer in answers(staging.upload(), rest) for row in zip(*answer.to_pydict().values(), strict=True)]
+    told = [row for answer in upload_results(staging.upload(), rest) for row in zip(*answer.to_pydict().values(), strict=True)]
     assert next(rest, None) is None, "Spark waits for who does not take all"
     with pytest.raises(MessageTypeMismatch, match="message_group is null, in column user") as raised:
         parts_of(told)

@@ -6,7 +6,7 @@ import pytest
 from google.protobuf.message import Message
 
 from penstock.coordinator.access.grants import Grant, Verb
-from penstock.gateway.access.authorizer import Right, missing
+from penstock.gateway.access.authorizer import Right, missing_right
 from penstock.gateway.rocketmq.access.rights import rights_of
 from penstock.gateway.rocketmq.protocol import rocketmq_pb2 as pb
 from penstock.gateway.rocketmq.protocol.status import StatusError
@@ -42,7 +42,7 @@ NEEDED: list[tuple[Message, set[Grant]]] = [
 
 def lacking(grants: frozenset[Grant], request: Message) -> Right | None:
     """The first right that a request needs beside these."""
-    return missing(grants, rights_of(request))
+    return missing_right(grants, rights_of(request))
 
 
 @pytest.mark.parametrize(("request_", "needed"), NEEDED, ids=lambda one: one.DESCRIPTOR.name if isinstance(one, Message) else "")

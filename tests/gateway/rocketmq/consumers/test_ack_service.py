@@ -17,7 +17,7 @@ from penstock.gateway.rocketmq.protocol.metadata import CallMetadata
 from penstock.gateway.rocketmq.server.calls import RpcCall
 from penstock.log import MessageView, PenstockError, StoreUnavailable
 from tests.gateway.rocketmq.consumers.test_deliveries import message
-from tests.gateway.rocketmq.consumers.test_lease_renewer import Consumer, Stage
+from tests.gateway.rocketmq.consumers.test_handle_renewer import Consumer, Stage
 
 SECRET = "00" * 16
 

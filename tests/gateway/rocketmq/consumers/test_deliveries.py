@@ -68,7 +68,7 @@ def asks(deliveries: Deliveries, attempt: str, *, peer: str = "one", now_s: floa
 
 def unseen(deliveries: Deliveries) -> list[str]:
     """What its client may not have, or has not."""
-    return sorted(handle for handle, lease in deliveries._leases.items() if lease.is_given_up or not lease.is_seen)
+    return sorted(handle for handle, renewal in deliveries._renewals.items() if renewal.is_given_up or not renewal.is_seen)
 
 
 def unconfirmed(deliveries: Deliveries) -> list[str]:

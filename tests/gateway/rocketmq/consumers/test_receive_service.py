@@ -14,7 +14,7 @@ from penstock.coordinator import DeliveryOrder, GroupSettings
 from penstock.gateway.bounds.receive_budget import ReceiveBudget
 from penstock.gateway.rocketmq.consumers.ack_processor import AckProcessor
 from penstock.gateway.rocketmq.consumers.deliveries import Deliveries, SentReceive
-from penstock.gateway.rocketmq.consumers.lease_renewer import LeaseRenewer
+from penstock.gateway.rocketmq.consumers.handle_renewer import HandleRenewer
 from penstock.gateway.rocketmq.consumers.pool import ConsumerPool, PooledConsumer
 from penstock.gateway.rocketmq.consumers.receive_parameters import POLL_DEFAULT
 from penstock.gateway.rocketmq.consumers.receive_service import ReceiveService
@@ -45,7 +45,7 @@ class Stage:
             cast("ConsumerPool", self),
             self.deliveries,
             AckProcessor(self.deliveries),
-            cast("LeaseRenewer", self),
+            cast("HandleRenewer", self),
             ReceiveBudget(),
             self.times,
             "gateway",

@@ -15,7 +15,7 @@ from penstock.coordinator import AlreadySettled, DeliveryOrder, GroupSettings, R
 from penstock.gateway.rocketmq.clients.registry import ClientRegistry, GatewayClient
 from penstock.gateway.rocketmq.consumers.ack_processor import AckProcessor
 from penstock.gateway.rocketmq.consumers.deliveries import INVISIBLE_DURATION_S, RENEW_AHEAD_S, RENEW_UNSEEN_MAX_S, Deliveries
-from penstock.gateway.rocketmq.consumers.lease_renewer import GIVEN_UP, ROUND_S, LeaseRenewer
+from penstock.gateway.rocketmq.consumers.handle_renewer import GIVEN_UP, ROUND_S, HandleRenewer
 from penstock.gateway.rocketmq.consumers.pool import ConsumerPool, PooledConsumer
 from penstock.gateway.rocketmq.consumers.receive_parameters import INVISIBLE_DURATION
 from penstock.gateway.rocketmq.protocol import rocketmq_pb2 as pb
@@ -66,7 +66,7 @@ class Stage:
         self.pooled = PooledConsumer("billing", "orders", MessageType.NORMAL, cast("Any", self.consumer), settings, 0.0)
         self.deliveries = Deliveries(is_balanced=balanced)
         self.acks = AckProcessor(self.deliveries)
-        self.renewer = LeaseRenewer(cast("ConsumerPool", self), self.deliveries, self.acks, self.clients, self.times)
+        self.renewer = HandleRenewer(cast("ConsumerPool", self), self.deliveries, self.acks, self.clients, self.times)
 
     @asynccontextmanager
     async def of(self, group: str, topic: str) -> AsyncIterator[PooledConsumer]:

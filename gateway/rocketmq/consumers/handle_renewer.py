@@ -30,7 +30,7 @@ _SILENT_S: Final = 12.0
 """A client without a stream is gone after this silence: live ones send a heartbeat each 10 s."""
 
 
-class LeaseRenewer:
+class HandleRenewer:
     """Renewals by receipt handle, also of queues that another process owns."""
 
     def __init__(
@@ -139,12 +139,12 @@ class LeaseRenewer:
     async def _renew(self, place: GroupTopicKey, due: Sequence[HandleRun]) -> None:
         try:
             async with self._pool.of(*place) as pooled:
-                await asyncio.gather(*(self._renew_first(pooled, together) for together in due))
+                await asyncio.gather(*(self._renew_first(pooled, handles) for handles in due))
         except (StatusError, PenstockError) as error:
             log.warning("what is out of topic %s to group %s was not renewed: %s", place[1], place[0], error)
 
-    async def _renew_first(self, pooled: PooledConsumer, together: HandleRun) -> None:
-        for handle in together:
+    async def _renew_first(self, pooled: PooledConsumer, handles: HandleRun) -> None:
+        for handle in handles:
             if (client_id := self._deliveries.client_of(handle)) is None:  # settled meanwhile
                 continue
             due_s = self._clock.monotonic_s() + INVISIBLE_DURATION_S
@@ -186,14 +186,14 @@ class LeaseRenewer:
             self._deliveries.forget(handle)
         with suppress(StatusError, PenstockError):
             async with self._pool.of(group, topic) as pooled:
-                await asyncio.gather(*(_give_back(pooled, together, holder) for together in held))
+                await asyncio.gather(*(_give_back(pooled, handles, holder) for handles in held))
 
     async def close(self) -> None:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
 
-async def _give_back(pooled: PooledConsumer, together: HandleRun, holder: str | None) -> None:
-    for handle in together:
+async def _give_back(pooled: PooledConsumer, handles: HandleRun, holder: str | None) -> None:
+    for handle in handles:
         try:
             await pooled.consumer.change_invisible_duration(handle, GIVEN_UP, holder=holder)
         except ReceiptRefused:
