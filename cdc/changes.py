@@ -51,6 +51,39 @@ class NetChange(NamedTuple):
     moved: FormerRow | None = None
 
 
+class RowChange(NamedTuple):
+    """The change of one row by one event, in the target's types; or a truncate."""
+
+    op: str
+    """``t`` for a truncate, ``d`` for a delete, otherwise an upsert."""
+    key: Key
+    values: tuple[Any, ...]
+    """The row's values by column, `KEEP` where the event has none; of no meaning for a delete but for their number."""
+    position: int | None
+    place: Place
+    former: Key | None = None
+    """The row's key before the event, if it was another."""
+
+
+def apply_change(nets: dict[Key, NetChange], row: RowChange) -> None:
+    """Apply the change to the net changes of the rows of its queue."""
+    op, key, values, position, place, former = row
+    if op == "t":
+        for of_row, net in nets.items():
+            nets[of_row] = truncated(net, position, before_it=True)
+        return
+    origin = None if former is None else nets.get(former)
+    if former is not None and (gone := remove(origin, len(values), position, place)) is not None:
+        nets[former] = gone
+    before = nets.get(key)
+    if op == "d":
+        after = remove(before, len(values), position, place)
+    else:
+        after = put(before, values, position, place) if former is None else move(origin, former, before, values, position, place)
+    if after is not None:
+        nets[key] = after
+
+
 def put(before: NetChange | None, values: tuple[Any, ...], position: int | None, place: Place) -> NetChange | None:
     """The net change after an upsert; None: it is skipped."""
     if before is None:

@@ -199,6 +199,23 @@ def characters(text: str) -> str:
     return text
 
 
+def check_names(row: Mapping[str, object], checked: set[str]) -> None:
+    """Raise `UnfitValue` for a column whose name is no text. ``checked`` keeps the others for the next rows."""
+    for name in row.keys() - checked:
+        try:
+            checked.add(characters(name))
+        except UnfitValue as error:
+            raise UnfitValue(f"column {name!r}: {error}") from error
+
+
+def required_key_value(name: str, row: Mapping[str, Any], unavailable: UnavailablePlaceholder) -> object:
+    """Raises `UnfitValue`."""
+    value = row.get(name)
+    if value is None or unavailable.is_it(value):
+        raise UnfitValue(f"key column {name} is {'missing' if name not in row else 'NULL' if value is None else 'not logged'}")
+    return value
+
+
 def check_levels(value: object) -> None:
     """Raise `UnfitValue` for arrays and objects nested deeper than any stack allows."""
     level, number = [value], 0

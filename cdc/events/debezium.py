@@ -13,7 +13,7 @@ import msgspec
 from ...log.errors import InvalidArgument
 from ...log.format.stored_json import whole_number
 from ...log.schema.fields import FieldType
-from .connect import ConnectRowSchema, schema_of_envelope, schema_of_key
+from .connect import ConnectRowSchema, column_type, schema_of_envelope, schema_of_key
 from .connect.schema import member
 from .conversion import KEEP
 from .sources import TableId, source_of
@@ -57,6 +57,8 @@ class ChangeEvent(NamedTuple):
     """The server whose log has the change: only positions of one server are comparable."""
     says_unsent: bool = False
     """Whether the event names unsent columns. They are `KEEP` in ``row``, or missing."""
+    stop_reason: str | None = None
+    """Of a message that its table is not captured any more: the reason (`stop_message`)."""
 
     @property
     def table(self) -> str:
@@ -65,6 +67,14 @@ class ChangeEvent(NamedTuple):
     @property
     def schema(self) -> str | None:
         return self.source.schema
+
+    @property
+    def schema_types(self) -> dict[str, FieldType]:
+        """The types of columns that the event's schemas name."""
+        if self.types is not None:
+            return dict(self.types)
+        schemas = [schema for schema in (self.schema_of_row, self.schema_of_key) if schema is not None]
+        return {name: column_type(field) for schema in schemas for name, field in schema.fields.items()}
 
 
 _QUICK = msgspec.json.Decoder(float_hook=Decimal)

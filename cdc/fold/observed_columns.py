@@ -93,15 +93,6 @@ class ObservedColumns:
             self.truncated = max(other.truncated, self.truncated or 0)
 
 
-def schema_types(change: ChangeEvent) -> dict[str, FieldType]:
-    if change.types is not None:
-        return dict(change.types)
-    fields = [
-        field for schema in (change.schema_of_row, change.schema_of_key) if schema is not None for field in schema.fields.items()
-    ]
-    return {name: column_type(field) for name, field in fields}
-
-
 def _kind(value: object) -> object:
     """The class of a value; a number that needs more than 64 bits has a class of its own."""
     return "large" if value.__class__ is int and not -(2**63) <= value < 2**63 else value.__class__

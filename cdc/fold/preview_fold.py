@@ -9,8 +9,10 @@ from ..changes import Place
 from ..choice.columns import ColumnRules
 from ..events.debezium import ChangeEvent
 from ..events.sources import TableId
-from .fold import Fold, FoldPlan
+from ..targets import Target
+from .fold import Fold
 from .observed_columns import ObservedColumns
+from .plan import FoldPlan, TablePlan
 from .rejected_events import RejectedEvent
 
 
@@ -21,15 +23,15 @@ class PreviewFold(Fold):
         super().__init__(plan)
         self.events: Counter[TableId] = Counter()
 
-    def _see(self, source: TableId, change: ChangeEvent, place: Place, *, known: frozenset[str] = frozenset()) -> None:
-        self.events[source] += 1
-        super()._see(source, change, place, known=known)
+    def _met(self, change: ChangeEvent, plan: TablePlan, place: Place) -> Target | None:
+        self.events[plan.source] += 1
+        return super()._met(change, plan, place)
 
-    def _rejection(self, source: TableId | None, place: Place, reason: str, change: ChangeEvent | None = None) -> RejectedEvent:
-        return replace(super()._rejection(source, place, reason, change), key=None, body=None)
+    def _rejection(self, plan: TablePlan | None, place: Place, reason: str, change: ChangeEvent | None = None) -> RejectedEvent:
+        return replace(super()._rejection(plan, place, reason, change), key=None, body=None)
 
     def seen(self, source: TableId) -> ObservedColumns:
         return self._folded.seen.get(source) or ObservedColumns()
 
     def rules(self, source: TableId) -> ColumnRules | None:
-        return self._rules_of(source)
+        return self._plan_of(source).rules

@@ -7,13 +7,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...log.schema.fields import DecimalType, PrimitiveType
-from ..changes import Key
+from ..changes import Key, Place, RowChange
 from ..choice.tables import UnfitTimes
 from ..events.connect import ColumnForm, ConnectRowSchema, either, reader, says_form, unfit_as_text
-from ..events.conversion import KEEP, Convert, UnfitTime, UnfitValue, converter, key_converter
+from ..events.conversion import KEEP, Convert, UnfitTime, UnfitValue, converter, key_converter, required_key_value
 from ..events.debezium import ChangeEvent
 from ..events.placeholders import NOTHING, UnavailablePlaceholder
-from ..events.sources import merged_declarations
 from ..targets import Target
 
 _SCHEMAS = 64
@@ -39,13 +38,14 @@ class ValueOptions:
 class RowDecoder:
     """Makes typed rows and keys of one table from its events."""
 
-    def __init__(self, target: Target, reading: ValueOptions) -> None:
+    def __init__(self, target: Target, reading: ValueOptions, forms: Mapping[str, ColumnForm] | None = None) -> None:
+        """``forms``: of columns that events' schemas leave open."""
         self.target = target
         self.unavailable = reading.unavailable
         self.columns = self._columns(reading.unavailable)
         self.texts = frozenset(column.name for column in target.columns if column.type is PrimitiveType.STRING)
         self.types = {column.name: column.type for column in target.columns}
-        self.forms = {name: form.reader() for name, form in merged_declarations(reading.forms, target.source).items()}
+        self.forms = {name: form.reader() for name, form in (forms or {}).items()}
         self.undeclared = {name: read for name, kind in self.types.items() if (read := either(kind)) is not None} | self.forms
         self.nulls = reading.unfit_times == "null"
         self.unfit_nulls = reading.unfit_nulls
@@ -53,6 +53,7 @@ class RowDecoder:
         """The last row's columns with NULL for an unfit value, and why."""
         self.names = frozenset(self.types)
         self.key_places = target.key_places
+        self._no_values = (None,) * len(target.columns)
         self.key_names = frozenset(target.key)
         self.schema: ConnectRowSchema | None = None
         self.modes, self.exact = False, False
@@ -60,6 +61,35 @@ class RowDecoder:
         self.converters = dict(self.typed)
         self._known: dict[tuple[ConnectRowSchema | None, bool, bool], tuple[list[tuple[str, Convert]], dict[str, Convert]]] = {}
         """The converters by schema, as events of several may take turns."""
+
+    def row_change(self, change: ChangeEvent, position: int | None, place: Place, *, outdated: bool) -> RowChange:
+        """The change of one row. ``outdated``: a truncate has removed the row since, whatever its values. Raises `UnfitValue`."""
+        if change.op == "t":
+            return RowChange("t", (), (), position, place)
+        if outdated or change.op == "d":
+            key = self._key_of(change)
+            return RowChange("d", key, self._no_values, position, place, self._former_key(change, key))
+        values = self.values(change.row, change.schema_of_row, modes=change.modes, exact=change.says_unsent)
+        key = tuple([values[column] for column in self.key_places])
+        if None in key or KEEP in key:
+            key = self._key_of(change)
+            values = _with_key(values, self.key_places, key)
+        return RowChange(change.op, key, values, position, place, self._former_key(change, key))
+
+    def _key_of(self, change: ChangeEvent) -> Key:
+        if change.key and self.key_names <= change.key.keys():
+            return self.key(change.key, change.schema_of_key, modes=change.modes, exact=change.says_unsent)
+        return self.key(change.row, change.schema_of_row, modes=change.modes, exact=change.says_unsent)
+
+    def _former_key(self, change: ChangeEvent, key: Key) -> Key | None:
+        before, row = change.before, change.row
+        if before is None or change.op != "u":
+            return None
+        if all(name not in before or before[name] == row.get(name) for name in self.target.key):
+            return None
+        old = {name: before.get(name) for name in self.target.key}
+        former = self.key(old, change.schema_of_row, modes=change.modes, exact=change.says_unsent)
+        return former if former != key else None
 
     def reading(self, schema: ConnectRowSchema | None, *, modes: bool, exact: bool) -> list[tuple[str, Convert]]:
         """``modes``: the connector writes types in several ways. ``exact``: events name unsent columns (`ChangeEvent.says_unsent`)."""
@@ -138,12 +168,11 @@ class RowDecoder:
         return [(name, typed(name, convert)) for name, convert in (self._columns(NOTHING) if exact else self.columns)]
 
 
-def required_key_value(name: str, row: Mapping[str, Any], unavailable: UnavailablePlaceholder) -> object:
-    """Raises `UnfitValue`."""
-    value = row.get(name)
-    if value is None or unavailable.is_it(value):
-        raise UnfitValue(f"key column {name} is {'missing' if name not in row else 'NULL' if value is None else 'not logged'}")
-    return value
+def _with_key(values: tuple[Any, ...], places: tuple[int, ...], key: Key) -> tuple[Any, ...]:
+    whole = list(values)
+    for column, value in zip(places, key, strict=True):
+        whole[column] = value
+    return tuple(whole)
 
 
 def _after(read: Convert, convert: Convert, unavailable: UnavailablePlaceholder, *, as_text: bool, digits: bool) -> Convert:

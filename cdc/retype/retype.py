@@ -199,10 +199,15 @@ class _Retype:
         import pyarrow.parquet as pq
 
         plan = self._plan
-        reading = plan.fold_plan().reading_of(target.source)
-        forms = merged_declarations(reading.forms, target.source)
+        chosen = plan.fold_plan().table(target.source)
+        reading = chosen.values
         conversion = TargetConverter(
-            schema_of(table), changes, target.key, forms=forms, nulls=reading.unfit_times == "null", unavailable=reading.unavailable
+            schema_of(table),
+            changes,
+            target.key,
+            forms=chosen.forms,
+            nulls=reading.unfit_times == "null",
+            unavailable=reading.unavailable,
         )
         self._reached("before", target.name)
         with scratch_folder("penstock-retype-") as folder:

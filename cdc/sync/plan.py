@@ -15,7 +15,7 @@ from ..choice.columns import names_column
 from ..choice.tables import Choices, choices_of
 from ..events.placeholders import UnavailablePlaceholder
 from ..events.sources import TableId, is_selected, matches_table, of_table, split_selection
-from ..fold.fold import FoldPlan
+from ..fold.plan import FoldPlan
 from ..fold.row_decoder import ValueOptions
 from ..targets import TableDeclarations, check_into
 from .options import NO_STEPS, SyncOptions, SyncSteps, check_sync_name

@@ -10,8 +10,9 @@ from penstock.cdc.changes import ALWAYS, Key, NetChange, TargetRow, finished, me
 from penstock.cdc.choice.tables import Truncates
 from penstock.cdc.events.conversion import KEEP
 from penstock.cdc.events.sources import TableId
-from penstock.cdc.fold.fold import Fold, FoldPlan
+from penstock.cdc.fold.fold import Fold
 from penstock.cdc.fold.fold_result import FoldResult, combined
+from penstock.cdc.fold.plan import FoldPlan
 from penstock.cdc.fold.row_decoder import ValueOptions
 from penstock.cdc.fold.shape import TableShape, key_of, new_columns
 from penstock.cdc.targets import TableDeclarations, Target, TargetProgress

@@ -12,7 +12,8 @@ import pytest
 from penstock.cdc.events.conversion import UnfitValue
 from penstock.cdc.events.debezium import is_control, parse_change
 from penstock.cdc.events.sources import TableId
-from penstock.cdc.fold.fold import Fold, FoldPlan
+from penstock.cdc.fold.fold import Fold
+from penstock.cdc.fold.plan import FoldPlan
 from penstock.cdc.targets import TableDeclarations
 from tests.cdc.applied import Memory
 from tests.cdc.modes import AT, CLOCK, INSTANT, LOCAL, MODES, column, decimal, time, unscaled

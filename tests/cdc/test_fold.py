@@ -14,8 +14,9 @@ from penstock.cdc.events.conversion import exact_json
 from penstock.cdc.events.placeholders import PLACEHOLDER as MARKER
 from penstock.cdc.events.sources import TableId
 from penstock.cdc.events.stop_message import STOPPED
-from penstock.cdc.fold.fold import Fold, FoldPlan
+from penstock.cdc.fold.fold import Fold
 from penstock.cdc.fold.fold_result import FoldResult, RefusedEvent, combined
+from penstock.cdc.fold.plan import FoldPlan
 from penstock.cdc.targets import SourceWatermark, TableDeclarations, Target, TargetProgress
 from tests.cdc import nasty
 from tests.cdc.applied import Memory

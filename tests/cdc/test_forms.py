@@ -13,7 +13,8 @@ from penstock.cdc.events.connect import schema_of_key
 from penstock.cdc.events.conversion import KEEP, UnfitValue
 from penstock.cdc.events.placeholders import PLACEHOLDER
 from penstock.cdc.events.sources import TableId
-from penstock.cdc.fold.fold import Fold, FoldPlan
+from penstock.cdc.fold.fold import Fold
+from penstock.cdc.fold.plan import FoldPlan
 from penstock.cdc.fold.row_decoder import RowDecoder, ValueOptions
 from penstock.cdc.targets import TableDeclarations, Target, TargetColumn
 from penstock.log.errors import InvalidArgument
@@ -25,7 +26,7 @@ INSTANT = datetime(2023, 11, 14, 22, 13, 20, 123000, UTC)
 def reader(declared: str, *, key: str = "id") -> RowDecoder:
     said = TableDeclarations.of({"t": {"v": declared}}, None)
     target = Target(TableId("s", "t"), "t", (target_column("id", "bigint"), TargetColumn("v", said.columns["t"]["v"])), (key,))
-    return RowDecoder(target, ValueOptions(forms=said.forms))
+    return RowDecoder(target, ValueOptions(), said.forms.get("t"))
 
 
 def read(declared: str, value: object, field: dict[str, Any] | None = None) -> object:

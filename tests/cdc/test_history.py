@@ -8,9 +8,10 @@ from penstock.cdc.changes import NEVER
 from penstock.cdc.events.conversion import KEEP
 from penstock.cdc.events.placeholders import PLACEHOLDER
 from penstock.cdc.events.sources import TableId
-from penstock.cdc.fold.fold import Fold, FoldPlan
+from penstock.cdc.fold.fold import Fold
 from penstock.cdc.fold.fold_result import FoldResult, RowVersion
 from penstock.cdc.fold.history import chains
+from penstock.cdc.fold.plan import FoldPlan
 from penstock.cdc.targets import Target
 from tests.cdc.columns import target_column
 

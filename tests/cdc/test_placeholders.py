@@ -14,7 +14,8 @@ from penstock.cdc.events.conversion import KEEP, converter
 from penstock.cdc.events.placeholders import PLACEHOLDER, UnavailablePlaceholder
 from penstock.cdc.events.sources import TableId
 from penstock.cdc.events.target_types import parse_target_type
-from penstock.cdc.fold.fold import Fold, FoldPlan
+from penstock.cdc.fold.fold import Fold
+from penstock.cdc.fold.plan import FoldPlan
 from penstock.cdc.fold.row_decoder import ValueOptions
 from penstock.cdc.targets import Target
 from penstock.log.errors import InvalidArgument

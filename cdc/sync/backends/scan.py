@@ -16,8 +16,9 @@ from ....log.message.message import VALUE
 from ...delta.key_ranges import KeyRanges, joined_ranges
 from ...events.sources import TableId
 from ...events.typed_events import TypedEvent, is_of_events, typed_events
-from ...fold.fold import Fold, FoldPlan, TargetResolver
+from ...fold.fold import Fold, TargetResolver
 from ...fold.fold_result import FoldResult, combined
+from ...fold.plan import FoldPlan
 from ..options import NO_STEPS, SyncSteps
 
 EVENT = ("queue", "offset", "store_timestamp", "body")

@@ -14,9 +14,9 @@ from ....log.schema.fields import PrimitiveType
 from ...changes import NEVER
 from ...cuts.alignment import AlignedTable
 from ...events.sources import TableId, distinct_names, is_selected, merged_declarations, named, of_table
-from ...fold.fold import FoldPlan
 from ...fold.fold_result import FoldResult, RefusedEvent, TableCoverage, TypesReference
 from ...fold.observed_columns import ObservedColumns
+from ...fold.plan import FoldPlan
 from ...fold.shape import TableShape, new_columns
 from ...targets import (
     POSITION,
