@@ -29,12 +29,12 @@ class TableId(NamedTuple):
         return tuple(".".join(parts[start:]) for start in reversed(range(len(parts))))
 
 
-def source_of(said: Mapping[str, Any]) -> TableId | None:
-    database = said.get("db") or said.get("keyspace") or said.get("database_id")  # the last two are Vitess's and Spanner's
+def source_of(fields: Mapping[str, Any]) -> TableId | None:
+    database = fields.get("db") or fields.get("keyspace") or fields.get("database_id")  # the last two are Vitess's and Spanner's
     try:
-        return source_of_names(said.get("table"), said.get("schema"), database, said.get("name"))
+        return source_of_names(fields.get("table"), fields.get("schema"), database, fields.get("name"))
     except TypeError:  # lists or objects in place of names
-        return source_of_names.__wrapped__(said.get("table"), said.get("schema"), database, said.get("name"))
+        return source_of_names.__wrapped__(fields.get("table"), fields.get("schema"), database, fields.get("name"))
 
 
 @lru_cache(maxsize=1024)  # nearly all events are of tables that were just seen
@@ -44,8 +44,8 @@ def source_of_names(table: object, schema: object, database: object, server: obj
     return TableId(_text(schema or database), table, _text(database) if schema else None, _text(server))
 
 
-def _text(said: object) -> str | None:
-    return said if isinstance(said, str) and said else None
+def _text(name: object) -> str | None:
+    return name if isinstance(name, str) and name else None
 
 
 def named(source: TableId) -> str:

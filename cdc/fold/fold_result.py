@@ -121,7 +121,7 @@ def combined(parts: list[FoldResult]) -> FoldResult:
             whole.types[source] = max(whole.types.get(source, named), named)
         whole.broken.update(part.broken)
         whole.rejected += part.rejected
-        whole.newest_us = max((one for one in (whole.newest_us, part.newest_us) if one is not None), default=None)
+        whole.newest_us = max((time_us for time_us in (whole.newest_us, part.newest_us) if time_us is not None), default=None)
         whole.ignored += part.ignored
         whole.passed += part.passed
     return whole
@@ -129,5 +129,5 @@ def combined(parts: list[FoldResult]) -> FoldResult:
 
 def without_rows(folded: FoldResult) -> FoldResult:
     """The fold without its rows, small enough for the driver."""
-    seen = {source: replace(one, kinds=set()) for source, one in folded.seen.items()}
+    seen = {source: replace(columns, kinds=set()) for source, columns in folded.seen.items()}
     return replace(folded, nets={}, versions={}, seen=seen)

@@ -49,7 +49,7 @@ def chains(versions: Iterable[RowVersion]) -> list[VersionLink]:
     links: list[VersionLink] = []
     for key, of_row in by_key.items():
         width = len(of_row[0].values)
-        ends = [replace(one, key=key, values=(None,) * width) for one in truncates]
+        ends = [replace(truncate, key=key, values=(None,) * width) for truncate in truncates]
         links += _chain(_ordered([*of_row, *ends]))
     return links
 

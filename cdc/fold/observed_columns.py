@@ -36,11 +36,11 @@ class ObservedColumns:
         if change.types_name is not None:
             self.types.add(change.types_name)
         for row, schema in ((change.row, change.schema_of_row), (change.key, change.schema_of_key)):
-            said = {} if schema is None else schema.fields
+            fields = {} if schema is None else schema.fields
             if change.types is None:
                 # Most rows are like earlier ones, from which nothing new is to be learned.
-                unsaid = row.values() if schema is None else [value for name, value in row.items() if name not in said]
-                kinds = (queue, schema, *row, *[None if is_it(value) else _kind(value) for value in unsaid])
+                without_schema = row.values() if schema is None else [value for name, value in row.items() if name not in fields]
+                kinds = (queue, schema, *row, *[None if is_it(value) else _kind(value) for value in without_schema])
                 if kinds in self.kinds:
                     continue
                 self.kinds.add(kinds)
@@ -51,8 +51,8 @@ class ObservedColumns:
                 if change.types is not None and name in change.types:
                     self.columns[name] = change.types[name]
                     self.connect.add(name)
-                elif name in said:
-                    self._say(name, column_type(said[name]))
+                elif name in fields:
+                    self._say(name, column_type(fields[name]))
                 elif name not in self.connect:
                     self.columns[name] = joined(self.columns.get(name), None if is_it(value) else infer(value))
 

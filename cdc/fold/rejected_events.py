@@ -39,4 +39,4 @@ def key_text(key: Mapping[str, Any]) -> str | None:
 
 def counted(events: Sequence[RejectedEvent], action: Action) -> dict[str, int]:
     """The events of one action by table; ``?``: an unknown one."""
-    return dict(Counter("?" if one.source is None else named(one.source) for one in events if one.action == action))
+    return dict(Counter("?" if event.source is None else named(event.source) for event in events if event.action == action))

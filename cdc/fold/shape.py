@@ -28,10 +28,10 @@ class TableShape:
         declared or ``told`` by the source's catalogue.
         """
         key = tuple(of_table(declared.keys, source) or seen.key)
-        said = {name: (told or {}).get(name, kind) for name, kind in seen.columns.items()}
-        known = {name: of_key(kind) if name in key else kind for name, kind in said.items() if kind is not None}
+        types_by_name = {name: (told or {}).get(name, kind) for name, kind in seen.columns.items()}
+        known = {name: of_key(kind) if name in key else kind for name, kind in types_by_name.items() if kind is not None}
         types = known | merged_declarations(declared.columns, source)
-        columns = [TargetColumn(name, types[name]) for name in said if name in types]
+        columns = [TargetColumn(name, types[name]) for name in types_by_name if name in types]
         names: dict[str, str] = {}
         for column in columns:
             if column.name.lower().startswith(_OWN):

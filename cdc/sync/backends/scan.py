@@ -95,13 +95,13 @@ def folded_of(
     sizes = dict.fromkeys(ends, 0)
     taken = before
     with closing(events_of(task)) as events:
-        for queue, offset, time_us, told, size in events:
+        for queue, offset, time_us, body, size in events:
             if bytes_max is not None and taken and taken + size > bytes_max:
                 return BatchScanResult(fold.result(), ends, sizes)
             taken += size or 1  # an event without a body counts too
             sizes[queue] += size
             ends[queue] = offset + 1
-            fold.add(queue, offset, told, time_us)
+            fold.add(queue, offset, body, time_us)
     return BatchScanResult(fold.result(), {queue: limit for queue, (_, limit) in task.ranges.items()}, sizes)
 
 
