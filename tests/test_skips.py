@@ -55,7 +55,7 @@ def run_pytest(
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "options", [pytest.param((), id="alone", marks=pytest.mark.thorough), pytest.param(("-n", "2"), id="xdist")]
+    "options", [pytest.param((), id="alone", marks=pytest.mark.thorough), pytest.param(("-n", "1"), id="xdist")]
 )
 def test_ci_fails_on_a_skip_where_the_compiler_is(tmp_path: Path, options: tuple[str, ...]) -> None:
     run = run_pytest(tmp_path, ci=True, go=True, options=options)
