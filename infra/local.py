@@ -14,7 +14,7 @@ BUCKET = TABLE = "penstock"
 
 
 @contextmanager
-def serving(*, port: int = 0) -> Iterator[dict[str, str]]:
+def local_servers(*, port: int = 0) -> Iterator[dict[str, str]]:
     """Serve on ``127.0.0.1:port`` (0: any free port) inside the block, with an empty bucket and a table for cells.
 
     Yields the environment for Penstock and other clients of AWS. Raises `MissingDependency` without moto, and `InvalidArgument` when the port is

@@ -14,7 +14,7 @@ import click
 from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
-from ..terminal.exit_codes import EXIT_CODES, ending
+from ..terminal.exit_codes import EXIT_CODES, report_error
 from ..terminal.session import CommandSession, Interrupted, OutputFailed, Signals, json_option, writing_output
 from ..terminal.values import DurationParam
 
@@ -103,7 +103,7 @@ class _Commands(click.Group):
                 with writing_output():
                     sys.stdout.flush()
             except BaseException as error:  # noqa: BLE001 - this is the outermost place: everything ends here, with its exit code
-                _leave(ending(error, session), session)
+                _leave(report_error(error, session), session)
         _leave(result if isinstance(result, int) else 0, session)
 
 

@@ -33,7 +33,7 @@ _OF_THE_LAKE = ("topic_not_found", "group_not_found")
 """Errors that often mean a wrong lake, so they name it."""
 
 
-def ending(error: BaseException, session: CommandSession) -> int:
+def report_error(error: BaseException, session: CommandSession) -> int:
     """Show an error on stderr. Returns the exit code."""
     if session.debug and not isinstance(error, SystemExit | Interrupted | click.exceptions.Exit):
         traceback.print_exception(error)

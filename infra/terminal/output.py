@@ -134,7 +134,7 @@ def grid(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
 
 
 @contextmanager
-def refreshed() -> Iterator[Callable[[Sequence[Table | str]], None]]:
+def live_display() -> Iterator[Callable[[Sequence[Table | str]], None]]:
     """Draw tables and sentences again and again by the yielded function: in place on a terminal, otherwise in turn."""
     if not sys.stdout.isatty():
 

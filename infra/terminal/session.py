@@ -259,7 +259,7 @@ def exit_code_option(command: Callable[..., bool]) -> Callable[..., int]:
     return click.option("--exit-code", is_flag=True, help="Exit with 1 when nothing is found.")(run)
 
 
-def confirmed(question: str, *, yes: bool) -> None:
+def confirm(question: str, *, yes: bool) -> None:
     """Return when the user agrees; otherwise the command ends."""
     if not yes:
         click.confirm(question, abort=True, err=True)

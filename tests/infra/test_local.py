@@ -9,7 +9,7 @@ import pytest
 
 import penstock
 from penstock.coordinator.tables import open_table
-from penstock.infra.local import serving
+from penstock.infra.local import local_servers
 from penstock.log import Runtime
 from penstock.log.stores import MemoryStore
 
@@ -26,7 +26,7 @@ async def a_cell(url: str) -> bytes:
 @pytest.mark.s3
 @pytest.mark.dynamodb
 def test_the_environment_leads_to_a_bucket_and_a_table(monkeypatch: pytest.MonkeyPatch) -> None:
-    with serving() as environment:
+    with local_servers() as environment:
         assert all(endpoint.startswith("http://127.0.0.1:") for endpoint in endpoints(environment))
         for name, value in environment.items():
             monkeypatch.setenv(name, value)

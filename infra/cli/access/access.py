@@ -16,7 +16,7 @@ import click
 from ...operating.times import time_of
 from ...terminal import output
 from ...terminal.listing import CommandGroup
-from ...terminal.session import CommandSession, confirm_options, confirmed, exit_code_option, group_options, options
+from ...terminal.session import CommandSession, confirm, confirm_options, exit_code_option, group_options, options
 from ...terminal.values import DurationParam
 from ..lake.stored_topics import run_async
 
@@ -154,7 +154,7 @@ def remove(session: CommandSession, name: str, yes: bool, dry_run: bool, by: str
     """Remove a principal. Gateways refuse it within seconds; a later one of its name begins with no rights."""
     found = _run(session, lambda access: access.read(), read_only=True).principal(name)
     if not dry_run:
-        confirmed(f"Remove principal {name}, with {_counted(len(found.grants), 'grant')}?", yes=yes)
+        confirm(f"Remove principal {name}, with {_counted(len(found.grants), 'grant')}?", yes=yes)
         _change(session, by, lambda access: access.remove(name))
     if session.as_json:
         output.emit({"principal": name, **({"dry_run": True} if dry_run else {}), "removed": not dry_run})

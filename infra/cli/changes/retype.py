@@ -12,7 +12,7 @@ import click
 
 from ...terminal import output
 from ...terminal.exit_codes import OTHER
-from ...terminal.session import CommandSession, confirmed
+from ...terminal.session import CommandSession, confirm
 
 if TYPE_CHECKING:
     from ....cdc.retype.retype import RetypedTable
@@ -42,7 +42,7 @@ def retype_targets(
             return _shown(session, planned, dry_run=False)
         for line in _lines(planned, dry_run=True):
             click.echo(line, err=True)
-        confirmed("Go on?", yes=False)
+        confirm("Go on?", yes=False)
     return _shown(session, retyped(), dry_run=False)
 
 

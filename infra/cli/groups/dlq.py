@@ -27,7 +27,7 @@ def command() -> None:
     """Dead letters: messages that a consumer group gave up, kept in the topic %DLQ%GROUP."""
 
 
-chosen = options(
+letter_options = options(
     click.option("--topic", shell_complete=completion.topics, help=LETTER_FILTERS["topic"]),
     click.option("--reason", metavar="TEXT", help=LETTER_FILTERS["reason"]),
     click.option("--message-group", help=LETTER_FILTERS["message_group"]),
@@ -64,7 +64,7 @@ def list_groups(session: CommandSession) -> bool:
 
 @command.command("read")
 @click.argument("group", shell_complete=completion.groups)
-@chosen
+@letter_options
 @click.option(
     "-o",
     "--output",
@@ -88,7 +88,7 @@ def read(
     """Show the dead letters of a group, oldest first, with their origins and the reasons of their last failures."""
     from ....consumers.dead_letters.writer import dead_letter_topic, no_dead_letters
     from ...operating.letters import letter_document, redrives_of
-    from ..messages.export import export, written
+    from ..messages.export import export, write_batches
     from ..messages.rendering import JsonLineOutput
     from ..messages.selection import MessageSelection, at_most
     from .letters import letter_lines, of_origin
@@ -103,13 +103,13 @@ def read(
         batches = at_most(limit, of_origin(topic, reason, selection.batches(reader)))
         if file is not None:
             with export(file, letters) as exported:
-                count = written(batches, exported)
+                count = write_batches(batches, exported)
             output.note(f"{count:,} dead letters of {group} to {'standard output' if file == '-' else file}.")
         else:
             redrives = run_async(session, lambda lake: redrives_of(lake, group), read_only=True)
             spelt = partial(letter_document, redrives=redrives)
             sink = JsonLineOutput(letters, spelt=spelt) if session.as_json else letter_lines(letters, redrives)
-            count = written(batches, sink)
+            count = write_batches(batches, sink)
             if not count and not session.as_json:
                 output.note("No dead letters.")
     return bool(count)
@@ -117,7 +117,7 @@ def read(
 
 @command.command("redrive")
 @click.argument("group", shell_complete=completion.groups)
-@chosen
+@letter_options
 @click.option(
     "--offset",
     "offsets",

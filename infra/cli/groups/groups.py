@@ -21,7 +21,7 @@ from ....coordinator import (
 from ...json_values import json_value
 from ...terminal import completion, output
 from ...terminal.listing import CommandGroup
-from ...terminal.session import CommandSession, confirm_options, confirmed, exit_code_option, group_options, options
+from ...terminal.session import CommandSession, confirm, confirm_options, exit_code_option, group_options, options
 from ...terminal.values import DurationParam, ParamType, PositionParam
 from .lag import SETTINGS, describe, lag
 from .parked import parked, release, skip
@@ -181,7 +181,7 @@ def delete(session: CommandSession, group: str, force: bool, yes: bool, dry_run:
         else:
             output.say(f"Would delete group {group} with {facts}.")
         return
-    confirmed(f"Delete group {group} with {facts}, for good?", yes=yes)
+    confirm(f"Delete group {group} with {facts}, for good?", yes=yes)
     with session.connect() as lake:
         lake.delete_group(group, force=force)
     if session.as_json:
@@ -218,7 +218,7 @@ def reset(
     rows = [(queue, committed.get(queue), offset) for queue, offset in offsets.items()]
     if not dry_run:
         again, skipped = (_distance(rows, sign) for sign in (1, -1))
-        confirmed(f"Reset group {group} on {topic}: {again:,} messages again, {skipped:,} skipped. Go on?", yes=yes)
+        confirm(f"Reset group {group} on {topic}: {again:,} messages again, {skipped:,} skipped. Go on?", yes=yes)
         with session.connect() as lake:
             offsets = lake.reset_offsets(group, topic, to, queues=queues or None)
             rows = [(queue, committed.get(queue), offset) for queue, offset in offsets.items()]

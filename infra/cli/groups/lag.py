@@ -140,7 +140,7 @@ def _watch(
     from ....log import RetryError
 
     found, trouble = look(), ""
-    with nullcontext() if session.as_json else output.refreshed() as draw:
+    with nullcontext() if session.as_json else output.live_display() as draw:
         while True:
             if draw is not None:
                 draw([*parts(found), trouble])

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ...terminal import completion, output
-from ...terminal.session import CommandSession, confirm_options, confirmed, exit_code_option, group_options, options
+from ...terminal.session import CommandSession, confirm, confirm_options, exit_code_option, group_options, options
 
 if TYPE_CHECKING:
     from ....coordinator import ParkedGroup
 
 
-chosen = options(
+parked_options = options(
     click.option("--topic", shell_complete=completion.topics, help="Only parked groups of this topic."),
     click.option("--queue", type=int, help="Only parked groups of this queue."),
     click.option("--message-group", help="Only this message group."),
@@ -23,7 +23,7 @@ chosen = options(
 
 @click.command()
 @click.argument("group", shell_complete=completion.groups)
-@chosen
+@parked_options
 @group_options
 @click.pass_obj
 @exit_code_option
@@ -43,7 +43,7 @@ def parked(session: CommandSession, /, group: str, **which: Any) -> bool:  # noq
 
 @click.command()
 @click.argument("group", shell_complete=completion.groups)
-@chosen
+@parked_options
 @click.option("--all", "everything", is_flag=True, help="All that are parked.")
 @click.option("--dry-run", is_flag=True, help="Say what would happen, and do nothing.")
 @group_options
@@ -58,7 +58,7 @@ def release(session: CommandSession, /, group: str, everything: bool, dry_run: b
 
 @click.command()
 @click.argument("group", shell_complete=completion.groups)
-@chosen
+@parked_options
 @click.option("--all", "everything", is_flag=True, help="All that are parked.")
 @confirm_options
 @group_options
@@ -69,7 +69,7 @@ def skip(session: CommandSession, /, group: str, everything: bool, yes: bool, dr
     with session.connect(read_only=True) as lake:
         found = lake.parked(group, **which)
     if found and not dry_run:
-        confirmed(f"Skip {len(found):,} messages of {group}, which become dead letters. Go on?", yes=yes)
+        confirm(f"Skip {len(found):,} messages of {group}, which become dead letters. Go on?", yes=yes)
     if not dry_run:
         with session.connect() as lake:
             found = lake.skip(group, **which)

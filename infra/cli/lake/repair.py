@@ -10,7 +10,7 @@ from ....log.paths import TopicPaths
 from ....log.stores import probe_conditional_writes
 from ...terminal import completion, output
 from ...terminal.exit_codes import DAMAGED
-from ...terminal.session import CommandSession, command_options, confirm_options, confirmed
+from ...terminal.session import CommandSession, command_options, confirm, confirm_options
 from .stored_topics import run_async, stored_topic
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def command(session: CommandSession, topic: str, yes: bool, dry_run: bool) -> in
         return DAMAGED
     if not yes:
         output.note(_sentence(topic, report))
-        confirmed("Repair it?", yes=yes)
+        confirm("Repair it?", yes=yes)
     _show(session, topic, run_async(session, lambda lake: _repair(lake, topic, dry_run=False)))
     return 0
 
@@ -80,7 +80,7 @@ def _undo(session: CommandSession, topic: str, found: ForeignCommits, *, yes: bo
     elif not dry_run:
         if not yes:
             output.note("Undone, the table is what it was before: rows that they added are gone, rows that they removed are there.")
-            confirmed("Undo these commits?", yes=yes)
+            confirm("Undo these commits?", yes=yes)
         run_async(session, lambda lake: _table(lake, topic, found))
     undone = not found.missing and not dry_run
     if session.as_json:

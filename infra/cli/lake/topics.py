@@ -21,8 +21,8 @@ from ...terminal.session import (
     CommandSession,
     F,
     command_options,
+    confirm,
     confirm_options,
-    confirmed,
     exit_code_option,
     group_options,
     options,
@@ -237,7 +237,7 @@ def alter(session: CommandSession, /, topic: str, yes: bool, dry_run: bool, **se
             output.say("\n".join(lines) or "Nothing would change.")
         return
     if _keeps_less(before, changes):
-        confirmed(f"{topic}: {'; '.join(lines)}. Messages beyond that will be dropped for good. Go on?", yes=yes)
+        confirm(f"{topic}: {'; '.join(lines)}. Messages beyond that will be dropped for good. Go on?", yes=yes)
     with session.connect() as lake:
         record = lake.alter_topic(topic, **changes)
     if session.as_json:
@@ -261,7 +261,7 @@ def delete(session: CommandSession, topic: str, yes: bool, dry_run: bool) -> Non
         else:
             output.say(f"Would delete topic {topic} with {kept:,} messages.")
         return
-    confirmed(f"Delete topic {topic} with {kept:,} messages, for good?", yes=yes)
+    confirm(f"Delete topic {topic} with {kept:,} messages, for good?", yes=yes)
     with session.connect() as lake:
         lake.delete_topic(topic)
     if session.as_json:

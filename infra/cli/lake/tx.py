@@ -21,7 +21,7 @@ from ...operating.transactions import (
 from ...terminal import output
 from ...terminal.exit_codes import OTHER
 from ...terminal.listing import CommandGroup
-from ...terminal.session import CommandSession, confirm_options, confirmed, exit_code_option, group_options
+from ...terminal.session import CommandSession, confirm, confirm_options, exit_code_option, group_options
 from ..messages.rendering import BODY_BYTES, BODY_CHARS
 from .stored_topics import run_async
 
@@ -165,7 +165,7 @@ def _decide(session: CommandSession, transaction: str, decision: Decision, *, ye
     if not dry_run:
         if row.is_open:
             what = sentence("Commit" if commits else "Roll back", group, row, gone)
-            confirmed(f"{what} {missing_topics_sentence(row, gone)}Go on?", yes=yes)
+            confirm(f"{what} {missing_topics_sentence(row, gone)}Go on?", yes=yes)
         row, gone = run_async(session, work)
     seen = transaction_of(group, row, datetime.now(UTC), gone)
     if session.as_json:

@@ -18,7 +18,7 @@ from ...files import is_packed, open_file, plain_name
 from ...operating.messages import message_document
 from ...terminal import output
 from ...terminal.session import CommandSession
-from .fields import FieldCells, csv_cell, documents_asked_for
+from .fields import FieldCells, csv_cell, documents_of_columns
 from .rendering import MessageSink
 
 _ROW_GROUP_BYTES = 64 * 2**20
@@ -29,14 +29,14 @@ _NOT_IN_CSV = {"body", "key", "headers"}
 
 @contextmanager
 def export(
-    url: str, topic: str, *, shown: pa.Schema = MESSAGE_SCHEMA, asked: bool = False, as_csv: bool = False
+    url: str, topic: str, *, shown: pa.Schema = MESSAGE_SCHEMA, columns_chosen: bool = False, as_csv: bool = False
 ) -> Iterator[MessageSink]:
     """A file of Parquet, JSON lines or CSV, by its name (``-``: JSON lines or CSV on standard output), complete at the end of the block. ``shown``
-    are the columns of the batches; ``asked``: a user chose them.
+    are the columns of the batches; ``columns_chosen``: a user chose them.
     """
     name = plain_name(url)
     if url == "-":
-        yield lines(topic, shown, asked=asked, as_csv=as_csv)
+        yield lines(topic, shown, columns_chosen=columns_chosen, as_csv=as_csv)
     elif name.endswith((".parquet", ".pq")) and not is_packed(url):
         with open_file(url, "wb") as file:
             groups = _RowGroups(file, shown)
@@ -44,10 +44,10 @@ def export(
             groups.close()
     elif name.endswith((".jsonl", ".ndjson", ".json")):
         with open_file(url, "wb") as file:
-            yield _Lines(_json(topic, asked), lambda text: file.write(text.encode()))
+            yield _Lines(_json(topic, columns_chosen), lambda text: file.write(text.encode()))
     elif name.endswith(".csv"):
         with open_file(url, "wb") as file:
-            yield _csv_lines(topic, shown, asked, lambda text: file.write(text.encode()))
+            yield _csv_lines(topic, shown, columns_chosen, lambda text: file.write(text.encode()))
     else:
         raise InvalidArgument(
             "the name does not tell the format",
@@ -57,8 +57,12 @@ def export(
         )
 
 
-def lines(topic: str, shown: pa.Schema, *, asked: bool, as_csv: bool) -> MessageSink:
-    return _csv_lines(topic, shown, asked, output.write_text) if as_csv else _Lines(_json(topic, asked), output.write_text)
+def lines(topic: str, shown: pa.Schema, *, columns_chosen: bool, as_csv: bool) -> MessageSink:
+    return (
+        _csv_lines(topic, shown, columns_chosen, output.write_text)
+        if as_csv
+        else _Lines(_json(topic, columns_chosen), output.write_text)
+    )
 
 
 class _RowGroups:
@@ -109,17 +113,17 @@ class _Lines:
         self._write(self._spell(batch))
 
 
-def _json(topic: str, asked: bool) -> Callable[[pa.RecordBatch], str]:
-    documents = documents_asked_for if asked else lambda batch: map(message_document, views(topic, batch))
+def _json(topic: str, columns_chosen: bool) -> Callable[[pa.RecordBatch], str]:
+    documents = documents_of_columns if columns_chosen else lambda batch: map(message_document, views(topic, batch))
     return lambda batch: "".join(map(output.json_line, documents(batch)))
 
 
-def _csv_lines(topic: str, shown: pa.Schema, asked: bool, write: Callable[[str], object]) -> MessageSink:
+def _csv_lines(topic: str, shown: pa.Schema, columns_chosen: bool, write: Callable[[str], object]) -> MessageSink:
     """CSV, with the fields of a schema as columns."""
-    if not asked and VALUE not in shown.names:
+    if not columns_chosen and VALUE not in shown.names:
         write(csv_text([CSV_COLUMNS]))
         return _Lines(lambda batch: csv_text(map(_csv_row, views(topic, batch))), write)
-    cells = FieldCells(shown if asked else pa.schema([one for one in shown if one.name not in _NOT_IN_CSV]))
+    cells = FieldCells(shown if columns_chosen else pa.schema([one for one in shown if one.name not in _NOT_IN_CSV]))
     write(csv_text([cells.heading]))
     return _Lines(lambda batch: csv_text(cells.rows(batch)), write)
 
@@ -137,7 +141,7 @@ def _csv_row(message: MessageView) -> list[object]:
     return [csv_cell(found[name]) for name in CSV_COLUMNS]
 
 
-def written(batches: Iterable[pa.RecordBatch], sink: MessageSink) -> int:
+def write_batches(batches: Iterable[pa.RecordBatch], sink: MessageSink) -> int:
     """Write all batches. Returns the number of messages."""
     count = 0
     for batch in batches:

@@ -24,7 +24,7 @@ _SHOWN = ("queue", "offset", "store_timestamp", "message_group", "tag")
 _CELLS_MIN, _CELLS_MAX = 5, 32
 
 
-def chosen(columns: str | None) -> tuple[str, ...] | None:
+def column_names(columns: str | None) -> tuple[str, ...] | None:
     """Raises `click.UsageError` for an empty list."""
     if columns is None:
         return None
@@ -37,17 +37,17 @@ def chosen(columns: str | None) -> tuple[str, ...] | None:
 class FieldLineOutput:
     """One line a message, under one heading, in widths by the first batch."""
 
-    def __init__(self, *, asked: bool = False) -> None:
-        """``asked``: the batches have chosen columns only."""
-        self._asked = asked
+    def __init__(self, *, columns_chosen: bool = False) -> None:
+        """``columns_chosen``: the batches have chosen columns only."""
+        self._columns_chosen = columns_chosen
         self._lines = FittedLines(self._widths)
 
     def write(self, batch: pa.RecordBatch) -> None:
-        rows = _rows(batch, None if self._asked else _SHOWN)
+        rows = _rows(batch, None if self._columns_chosen else _SHOWN)
         self._lines.show([{name: _shown(value) for name, value in row.items()} for row in rows])
 
     def _widths(self, rows: Sequence[Row]) -> dict[str, int]:
-        labels = () if self._asked else ("message_group", "tag")
+        labels = () if self._columns_chosen else ("message_group", "tag")
         names = [name for name in rows[0] if name not in labels or any(row[name] != "-" for row in rows)]
         return {name: min(_CELLS_MAX, max(_CELLS_MIN, len(name), *(len(row[name]) for row in rows))) for name in names}
 
@@ -62,7 +62,7 @@ class FieldCells:
 
     def rows(self, batch: pa.RecordBatch) -> Iterator[list[object]]:
         """NULL and an empty text are an empty cell."""
-        for found in documents_asked_for(batch):
+        for found in documents_of_columns(batch):
             value = found.pop(VALUE, None) or {}
             cells = {name: csv_cell(one) for name, one in found.items()}
             # An empty list is not NULL, as it is where messages have keys and properties.
@@ -85,7 +85,7 @@ def csv_cell(value: object) -> object:
             return value
 
 
-def documents_asked_for(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
+def documents_of_columns(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
     """One JSON object a message."""
     return map(_document, _rows(batch, None, flat=False))
 

@@ -42,7 +42,7 @@ _MEMBERS: output.Columns = {
 }
 
 
-def pictured(found: MessageLife) -> Iterator[Table | str]:
+def life_tables(found: MessageLife) -> Iterator[Table | str]:
     """Each place with its facts, then the groups."""
     if found.transaction is not None:
         yield click.style("\nIn a transaction", bold=True)

@@ -66,33 +66,40 @@ def command(session: CommandSession, /, topic: str, file: str | None, as_csv: bo
     Rows of a topic with a schema are shown field by field, and CSV has a column for each.
     """
     from ....log.read.projection import projection_of
-    from .export import check_csv, export, lines, written
-    from .fields import FieldLineOutput, chosen
-    from .selection import MessageSelection, checked
+    from .export import check_csv, export, lines, write_batches
+    from .fields import FieldLineOutput, column_names
+    from .selection import MessageSelection, check_selection
 
     check_csv(session, file, as_csv=as_csv)
-    asked = chosen(columns)
+    chosen_columns = column_names(columns)
     with session.connect(read_only=True) as lake, lake.reader(topic) as reader:
-        selection = checked(MessageSelection(**where, columns=asked), reader)
-        if asked is not None and selection.labelled:
+        selection = check_selection(MessageSelection(**where, columns=chosen_columns), reader)
+        if chosen_columns is not None and selection.labelled:
             raise click.UsageError("--columns reads the topic: leave --id, --key and --group out.")
         schema = lake.topic_schema(topic)
-        shown = projection_of(None if asked is None else list(asked), schema).arrow
+        shown = projection_of(None if chosen_columns is None else list(chosen_columns), schema).arrow
         if file is None:
             sink: MessageSink
             if as_csv or session.as_json:
-                sink = lines(topic, shown, asked=asked is not None, as_csv=as_csv)
+                sink = lines(topic, shown, columns_chosen=chosen_columns is not None, as_csv=as_csv)
             else:
-                sink = LineOutput(topic) if schema is None and asked is None else FieldLineOutput(asked=asked is not None)
-            count = written(selection.batches(reader), sink)
+                sink = (
+                    LineOutput(topic)
+                    if schema is None and chosen_columns is None
+                    else FieldLineOutput(columns_chosen=chosen_columns is not None)
+                )
+            count = write_batches(selection.batches(reader), sink)
             if not count and not session.as_json:
                 output.note("No messages.")
             _tell(left_out := _documents(reader))
             if session.as_json and left_out:
                 output.emit({"topic": topic, "left_out": left_out})
             return bool(count)
-        with export(file, topic, shown=shown, asked=asked is not None, as_csv=as_csv) as sink, output.progress("exporting") as tell:
-            count = written(_counted(selection.batches(reader), tell), sink)
+        with (
+            export(file, topic, shown=shown, columns_chosen=chosen_columns is not None, as_csv=as_csv) as sink,
+            output.progress("exporting") as tell,
+        ):
+            count = write_batches(_counted(selection.batches(reader), tell), sink)
         _tell(left_out := _documents(reader))
     if session.as_json and file != "-":
         output.emit({"topic": topic, "messages": count, "file": file} | ({"left_out": left_out} if left_out else {}))

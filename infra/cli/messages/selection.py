@@ -92,7 +92,7 @@ def at_most(limit: int | None, batches: Iterator[pa.RecordBatch]) -> Iterator[pa
             return
 
 
-def checked(selection: MessageSelection, reader: Reader) -> MessageSelection:
+def check_selection(selection: MessageSelection, reader: Reader) -> MessageSelection:
     """The selection, checked: an offset requires one queue, and a lookup takes no positions. An empty range is refused where a read would be."""
     offsets = [position for position in (selection.start, selection.end) if isinstance(position, int)]
     if offsets and selection.queue is None and reader.queues > 1:

@@ -21,9 +21,9 @@ from .rendering import JsonLineOutput, LineOutput
 @click.pass_obj
 def command(session: CommandSession, /, topic: str, **where: Any) -> None:  # noqa: ANN401 - the fields of a Selection
     """Show messages as they arrive, until Ctrl-C or --limit."""
-    from .export import written
-    from .selection import MessageSelection, checked
+    from .export import write_batches
+    from .selection import MessageSelection, check_selection
 
     with session.connect(read_only=True) as lake, lake.reader(topic) as reader:
-        selection = checked(MessageSelection(**where), reader)
-        written(selection.batches(reader, follow=True), JsonLineOutput(topic) if session.as_json else LineOutput(topic))
+        selection = check_selection(MessageSelection(**where), reader)
+        write_batches(selection.batches(reader, follow=True), JsonLineOutput(topic) if session.as_json else LineOutput(topic))

@@ -23,7 +23,7 @@ from ...terminal.session import CommandSession, exit_code_option, group_options
 def command(session: CommandSession, /, message_id: str, topic: str | None) -> bool:
     """Tell the life of one message: where it is stored, and how it stands in every consumer group."""
     from ...operating.life import life_of
-    from .life import pictured
+    from .life import life_tables
     from .timeline import timeline
 
     with session.connect(read_only=True) as lake, output.progress("looking through topics") as tell:
@@ -33,7 +33,7 @@ def command(session: CommandSession, /, message_id: str, topic: str | None) -> b
     if session.as_json:
         output.emit(found)
         return there
-    for part in pictured(found):
+    for part in life_tables(found):
         output.draw(part)
     if drawn := list(timeline(found)):
         output.say(click.style("\nIn time", bold=True))

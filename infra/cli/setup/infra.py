@@ -117,9 +117,9 @@ def local(session: CommandSession, port: int) -> NoReturn:
 
     It prints the environment that makes Penstock use them. Their content is in memory, and gone at the end.
     """
-    from ...local import serving
+    from ...local import local_servers
 
-    with serving(port=port) as environment:
+    with local_servers(port=port) as environment:
         if session.as_json:
             output.emit({"environment": environment})
         else:

@@ -21,7 +21,7 @@ from penstock import (
 )
 from penstock.infra.cli.main import COMMANDS
 from penstock.infra.terminal import output
-from penstock.infra.terminal.exit_codes import ending, exit_code
+from penstock.infra.terminal.exit_codes import exit_code, report_error
 from penstock.infra.terminal.session import CommandSession, Interrupted, Signals
 from penstock.infra.terminal.wording import LIMITS, SHELL, in_shell
 from penstock.log.message.message import limit_hint
@@ -45,27 +45,27 @@ from tests.tree import ROOT
     ],
 )
 def test_exit_codes(error: BaseException, code: int) -> None:
-    assert ending(error, CommandSession(Signals())) == code
+    assert report_error(error, CommandSession(Signals())) == code
 
 
 def test_a_bug_asks_for_a_report_and_debug_shows_where(capsys: pytest.CaptureFixture[str]) -> None:
-    ending(ZeroDivisionError("division by zero"), CommandSession(Signals()))
+    report_error(ZeroDivisionError("division by zero"), CommandSession(Signals()))
     said = capsys.readouterr().err
     assert "please report it" in said
     assert "ZeroDivisionError: division by zero" in said
     assert "--debug" in said
     assert "Traceback" not in said
-    ending(ZeroDivisionError("division by zero"), CommandSession(Signals(), debug=True))
+    report_error(ZeroDivisionError("division by zero"), CommandSession(Signals(), debug=True))
     assert "ZeroDivisionError" in capsys.readouterr().err
 
 
 def test_an_error_says_operation_object_expected_observed_and_hint(capsys: pytest.CaptureFixture[str]) -> None:
     error = InvalidArgument("no", operation="read", object="orders", expected={"a": 1}, observed=2, hint="do this")
-    ending(error, CommandSession(Signals()))
+    report_error(error, CommandSession(Signals()))
     assert capsys.readouterr().err == (
         "error: no\n  operation: read\n  object:    orders\n  expected:  a 1\n  observed:  2\n  hint:      do this\n"
     )
-    ending(error, CommandSession(Signals(), as_json=True))
+    report_error(error, CommandSession(Signals(), as_json=True))
     told = json.loads(capsys.readouterr().err)
     assert (told["error"], told["object"], told["hint"]) == ("invalid_argument", "orders", "do this")
 

@@ -13,7 +13,7 @@ from penstock.consumers.trace.status import DeliveryState
 from penstock.consumers.trace.trace import DeadLetterTrace, GroupTrace, MemberTrace, StoredTrace, Trace
 from penstock.coordinator.timers.tracing import DelayState, DelayTrace
 from penstock.coordinator.transactions.tracing import TransactionTrace
-from penstock.infra.cli.messages.life import pictured
+from penstock.infra.cli.messages.life import life_tables
 from penstock.infra.cli.messages.timeline import timeline
 from penstock.infra.operating.life import life_of
 from penstock.infra.terminal import output
@@ -32,7 +32,7 @@ def _wide(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def lines(found: Trace, capsys: pytest.CaptureFixture[str]) -> list[str]:
-    for part in pictured(life_of(found, NOON)):
+    for part in life_tables(life_of(found, NOON)):
         output.draw(part)
     return capsys.readouterr().out.splitlines()
 
