@@ -12,7 +12,7 @@ from ..log.metrics import (
     Source,
     check_metrics,
     label_values,
-    merged,
+    merge_samples,
 )
 
 __all__ = [
@@ -27,5 +27,5 @@ __all__ = [
     "Source",
     "check_metrics",
     "label_values",
-    "merged",
+    "merge_samples",
 ]

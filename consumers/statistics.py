@@ -285,7 +285,7 @@ def lake_samples(seen: LakeOverview) -> Iterator[Sample]:
         yield Sample(GROUP_OWNED_QUEUES, labels, group.owned)
         yield Sample(GROUP_DEAD_LETTERS, labels, group.dead_letters)
         for one in group.queues:
-            found = one.standing
+            found = one.progress
             for metric, value in (
                 (LAG_MESSAGES, found.lag),
                 (LAG_LATENCY, one.lag_ms),

@@ -15,7 +15,18 @@ from typing import TYPE_CHECKING
 from wsgiref.simple_server import WSGIServer
 
 from ..log.errors import InvalidArgument, MissingDependency
-from ..log.metrics import Counter, Distribution, Histogram, Kind, MemoryMetrics, Metric, Source, asked, label_values, merged
+from ..log.metrics import (
+    Counter,
+    Distribution,
+    Histogram,
+    Kind,
+    MemoryMetrics,
+    Metric,
+    Source,
+    label_values,
+    merge_samples,
+    samples_of,
+)
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import CallbackOptions, Meter, Observation
@@ -153,7 +164,7 @@ def serve_prometheus(metrics: MemoryMetrics, *, port: int, host: str = LOOPBACK)
 
 
 @contextmanager
-def served(metrics: MemoryMetrics, port: int | None, host: str = LOOPBACK) -> Iterator[int | None]:
+def metrics_server(metrics: MemoryMetrics, port: int | None, host: str = LOOPBACK) -> Iterator[int | None]:
     """Serve ``/metrics`` inside the block, which gets the port; None: do not. Raises the errors of `serve_prometheus`."""
     if port is None:
         yield None
@@ -221,8 +232,10 @@ class OpenTelemetryMetrics:
 
         def observe(_: CallbackOptions) -> list[Observation]:
             with failures.noted() as note:
-                samples = [one for one in asked(self._sources, note) if one.metric == metric]
-            return [self._observation(one.value, dict(zip(metric.labels, one.labels, strict=True))) for one in merged(samples)]
+                samples = [one for one in samples_of(self._sources, note) if one.metric == metric]
+            return [
+                self._observation(one.value, dict(zip(metric.labels, one.labels, strict=True))) for one in merge_samples(samples)
+            ]
 
         return observe
 

@@ -149,7 +149,7 @@ class MemoryMetrics:
             counted = [Sample(metric, labels, counter.value) for (metric, labels), counter in self._counters.items()]
             sources = self._sources
         # This is outside the lock: a source may take its time, and may count.
-        return counted + merged(asked(sources, failed))
+        return counted + merge_samples(samples_of(sources, failed))
 
     def distributions(self) -> list[Distribution]:
         with self._lock:
@@ -196,7 +196,7 @@ class _Histogram:
             return Distribution(metric, labels, tuple(self._counts), self._sum)
 
 
-def asked(sources: Iterable[Source], failed: Callable[[Exception], None] | None = None) -> Iterator[Sample]:
+def samples_of(sources: Iterable[Source], failed: Callable[[Exception], None] | None = None) -> Iterator[Sample]:
     for source in sources:
         try:
             samples = list(source())
@@ -208,7 +208,7 @@ def asked(sources: Iterable[Source], failed: Callable[[Exception], None] | None 
             yield from samples
 
 
-def merged(samples: Iterable[Sample]) -> list[Sample]:
+def merge_samples(samples: Iterable[Sample]) -> list[Sample]:
     """One sample for each set of labels: the sum over the sources, or the largest."""
     found: dict[tuple[Metric, tuple[str, ...]], float] = {}
     for sample in samples:

@@ -78,7 +78,7 @@ def is_staged(key: str) -> bool:
     return folder == "staged" and bool(parts) and all(part.isprintable() and part not in {"", ".", ".."} for part in parts)
 
 
-def padded(number: int) -> str:
+def zero_padded(number: int) -> str:
     return f"{number:020d}"
 
 
@@ -108,7 +108,7 @@ class TopicPaths:
         return f"{self.root}log/"
 
     def entry(self, number: int) -> str:
-        return f"{self.root}log/{padded(number)}.parquet"
+        return f"{self.root}log/{zero_padded(number)}.parquet"
 
     def entry_number(self, key: str) -> int | None:
         name = key.removeprefix(self.log)
@@ -123,7 +123,7 @@ class TopicPaths:
         return f"{self.root}log/checkpoints/"
 
     def checkpoint(self, entry: int) -> str:
-        return f"{self.checkpoints}{padded(entry)}"
+        return f"{self.checkpoints}{zero_padded(entry)}"
 
     def checkpoint_entry(self, key: str) -> int | None:
         return parse_padded(key.removeprefix(self.checkpoints))
@@ -134,7 +134,7 @@ class TopicPaths:
         return f"{self.root}staged/handed/"
 
     def handed_under(self, tail: int) -> str:
-        return f"{self.handed}{padded(tail)}/"
+        return f"{self.handed}{zero_padded(tail)}/"
 
     def handed_object(self, tail: int, name: str) -> str:
         if len(name) > PATH_PART_BYTES_MAX:

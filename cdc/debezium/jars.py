@@ -40,7 +40,7 @@ class EngineJar:
         return f"{self.group}_{self.name}-{self.version}.jar"
 
 
-def listed(connector: Connector) -> list[EngineJar]:
+def jar_list(connector: Connector) -> list[EngineJar]:
     lines = [line.split() for line in _LIST.read_text().splitlines() if line and not line.startswith("#")]
     jars = [EngineJar(*line) for line in lines]
     wanted = {*_SHARED, f"{_CONNECTORS}{connector.name}"}
@@ -53,9 +53,9 @@ def jar_folder() -> Path:
 
 
 def ensure(connector: Connector) -> list[Path]:
-    """The files of `listed`, fetched unless whole in the cache. A file appears whole or not at all. Raises `MissingDependency`."""
+    """The files of `jar_list`, fetched unless whole in the cache. A file appears whole or not at all. Raises `MissingDependency`."""
     folder = jar_folder()
-    jars = listed(connector)
+    jars = jar_list(connector)
     missing = [jar for jar in jars if not _is_there(folder, jar)]
     if missing:
         _fetch(missing, folder)

@@ -64,6 +64,6 @@ class Grant:
         return f"{self.verb} {self.pattern}"
 
 
-def allowed(grants: Iterable[Grant], verb: Verb, name: str) -> bool:
+def is_allowed(grants: Iterable[Grant], verb: Verb, name: str) -> bool:
     """Nothing is allowed by default, and no grant takes rights away."""
     return any(grant.covers(verb, name) for grant in grants)

@@ -28,7 +28,7 @@ from ..groups.record import GroupRecord
 from ..queues.cell import QueueCell, removed_queue
 from ..queues.codec import decode_cell
 from ..queues.commands import begin, caught_up
-from ..workers.lease import Heartbeat, Sighting, decode_heartbeat, is_expired, sighted
+from ..workers.lease import Heartbeat, Sighting, decode_heartbeat, is_expired, sighting_of
 from ..workers.liveness import WorkerState, WorkerStatus, state_of
 from .describe import QueueProgress, oldest_unsettled, queue_progress
 from .listed_ends import ListedEnds
@@ -64,7 +64,7 @@ class UnreadKind(StrEnum):
 class QueueOverview:
     """One queue of a group."""
 
-    standing: QueueProgress
+    progress: QueueProgress
     lag_ms: int | None
     """The age of the oldest message that is not settled; None while unknown."""
 
@@ -229,7 +229,7 @@ class LakeView:
             except PenstockError as error:
                 note(UnreadKind.WORKER, worker, error)
                 continue
-            sighting = self._sightings[worker] = sighted(before.get(worker), heartbeat, now_s)
+            sighting = self._sightings[worker] = sighting_of(before.get(worker), heartbeat, now_s)
             state = state_of(heartbeat, before.get(worker), sighting, now_s)
             if state is WorkerState.SILENT and worker in known and known[worker].state is WorkerState.LIVES:
                 state = WorkerState.LIVES  # its lease still runs since its heart beat
@@ -418,7 +418,7 @@ class LakeView:
             lag_ms = 0 if offset is None else None if stored_ms is None else max(0, now_ms - stored_ms)
             queues.append(QueueOverview(stood, lag_ms))
         owners = {one.id for one in members}
-        owned = [one.standing.owner for one in queues if one.standing.owner in owners]
+        owned = [one.progress.owner for one in queues if one.progress.owner in owners]
         letters = [cell.dead_letters for cell in (*claim.cells, *claim.former)]
         return GroupOverview(
             group=claim.group,

@@ -33,7 +33,7 @@ from ..groups.record import (
 from ..queues.cell import QueueCell, removed_queue
 from ..queues.codec import decode_cell
 from ..queues.commands import begin, caught_up
-from ..workers.liveness import WorkerState, WorkerStatus, watched, workers, workers_of
+from ..workers.liveness import WorkerState, WorkerStatus, watch_workers, workers, workers_of
 from .describe import GroupDescription, QueueProgress, oldest_unsettled, queue_progress
 from .parked import ParkedGroup, parked_in
 
@@ -151,7 +151,7 @@ class Operators:
         cells = self._coordination.cells
         patience_s = math.inf if patience is None else patience.total_seconds()
         names = await (workers(cells) if group is None else workers_of(cells, group))
-        seen = await watched(cells, self._lake.runtime, names, patience_s=patience_s)
+        seen = await watch_workers(cells, self._lake.runtime, names, patience_s=patience_s)
         return [one for one in seen if one.state is not WorkerState.LEFT]
 
     async def _living(self, record: GroupRecord) -> list[str]:
@@ -163,7 +163,7 @@ class Operators:
             alive = set() if seen.heartbeat is None else {f"{seen.worker}/{one.number}" for one in seen.heartbeat.members}
             return [member for member in by_worker[seen.worker] if member in alive]
 
-        seen = await watched(
+        seen = await watch_workers(
             self._coordination.cells,
             self._lake.runtime,
             by_worker,

@@ -64,7 +64,7 @@ class Sighting:
     since_s: float
 
 
-def sighted(before: Sighting | None, found: Heartbeat, now_s: float) -> Sighting:
+def sighting_of(before: Sighting | None, found: Heartbeat, now_s: float) -> Sighting:
     """``now_s`` is the time of the answer."""
     if before is not None and (before.beat, before.lease_ms) == (found.beat, found.lease_ms):
         return before

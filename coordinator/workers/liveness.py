@@ -12,7 +12,7 @@ from ...log.errors import PenstockError
 from ...log.runtime.runtime import Runtime
 from ..cells.cells import Cells
 from ..cells.keys import WORKERS, worker_key
-from .lease import Heartbeat, Sighting, decode_heartbeat, is_expired, sighted
+from .lease import Heartbeat, Sighting, decode_heartbeat, is_expired, sighting_of
 
 _LOOK_S = 0.25
 _REMEMBERED_MS = 24 * 3_600_000
@@ -73,7 +73,7 @@ async def forget_fenced(cells: Cells, runtime: Runtime) -> int:
     return forgotten
 
 
-async def watched(
+async def watch_workers(
     cells: Cells,
     runtime: Runtime,
     names: Collection[str],
@@ -95,7 +95,7 @@ async def watched(
             found = None if stored is None else decode_heartbeat(stored.data, where=worker_key(name))
             before, now_s = sightings.get(name), clock.monotonic_s()
             if found is not None:
-                sightings[name] = sighted(before, found, now_s)
+                sightings[name] = sighting_of(before, found, now_s)
             seen[name] = WorkerStatus(name, state_of(found, before, sightings.get(name), now_s), found)
             if enough(seen[name]):
                 return list(seen.values())

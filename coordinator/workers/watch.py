@@ -21,7 +21,7 @@ from .lease import (
     decode_heartbeat,
     encode_heartbeat,
     is_expired,
-    sighted,
+    sighting_of,
 )
 
 _EARLY = 0.9
@@ -147,7 +147,7 @@ class LeaseWatch:
         if found is None or found.fenced:
             watched.over, watched.sighting = True, None
             return
-        before, watched.sighting = watched.sighting, sighted(watched.sighting, found, now_s)
+        before, watched.sighting = watched.sighting, sighting_of(watched.sighting, found, now_s)
         lease_s = found.lease_ms / 1000
         watched.look_s = now_s + _step_s(lease_s)
         if watched.sighting is not before:

@@ -42,7 +42,7 @@ class BodyExcerpt:
 def body_of(content: bytes | None, *, most: int | None) -> BodyExcerpt:
     if content is None:
         return BodyExcerpt(kind=BodyKind.TOMBSTONE, size_bytes=0, text="", is_whole=True)
-    text, is_text, is_whole = beginning(content, most=4 * len(content) if most is None else most)
+    text, is_text, is_whole = body_preview(content, most=4 * len(content) if most is None else most)
     if not is_text:
         kind = BodyKind.BYTES
     else:
@@ -56,7 +56,7 @@ def body_of_message(message: MessageView, *, most: int | None) -> BodyExcerpt:
     return body_of(None if is_tombstone else message.content, most=most)
 
 
-def beginning(content: bytes, *, most: int) -> tuple[str, bool, bool]:
+def body_preview(content: bytes, *, most: int) -> tuple[str, bool, bool]:
     """The first ``most`` bytes as text, whether they are text, and whether that is all. Other bytes, a quarter as many, are in hexadecimal digits."""
     head, is_whole = content[:most], len(content) <= most
     try:

@@ -71,7 +71,9 @@ class PagePart(Generic[T]):
             raise self.error
 
 
-async def part(work: Awaitable[T], *, fatal: tuple[type[PenstockError], ...] = (), patience_s: float = PATIENCE_S) -> PagePart[T]:
+async def page_part(
+    work: Awaitable[T], *, fatal: tuple[type[PenstockError], ...] = (), patience_s: float = PATIENCE_S
+) -> PagePart[T]:
     """The result of ``work``, or its fault. Only ``fatal`` errors are raised."""
     try:
         async with asyncio.timeout(patience_s):
@@ -81,10 +83,10 @@ async def part(work: Awaitable[T], *, fatal: tuple[type[PenstockError], ...] = (
     except PenstockError as error:
         return PagePart(fault=ErrorReport.of(error), error=error)
     except TimeoutError:
-        return PagePart(fault=ErrorReport.of(late(patience_s)))
+        return PagePart(fault=ErrorReport.of(timeout_error(patience_s)))
 
 
-def late(patience_s: float) -> StoreUnavailable:
+def timeout_error(patience_s: float) -> StoreUnavailable:
     return StoreUnavailable(
         "the store did not answer in time",
         operation="look at the lake",

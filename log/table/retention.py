@@ -29,7 +29,7 @@ class RetentionPolicy:
         return cls(settings.retention, settings.retention_bytes)
 
 
-def expired(
+def expired_files(
     files: Sequence[TableFile], policy: RetentionPolicy, *, now_ms: int, guard: int | None = None, guarded: timedelta = GUARDED
 ) -> Sequence[TableFile]:
     """A queue's oldest files, in offset order, that may go.
@@ -77,7 +77,7 @@ async def retain_once(
         gone = {
             q: f
             for q, files in snapshot.files.items()
-            if (f := expired(files, policy, now_ms=now_ms, guard=(guards or {}).get(q), guarded=guarded))
+            if (f := expired_files(files, policy, now_ms=now_ms, guard=(guards or {}).get(q), guarded=guarded))
         }
         if not gone:
             return 0

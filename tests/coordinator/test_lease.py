@@ -21,19 +21,19 @@ from penstock.coordinator.workers.lease import (
     encode_heartbeat,
     is_expired,
     lease_s,
-    sighted,
+    sighting_of,
 )
 from penstock.log.errors import DataDamaged
 
 
 def test_a_heartbeat_that_stands_still_for_its_own_lease_and_the_margin_is_dead() -> None:
     found = Heartbeat(worker="w", lease_ms=5000, beat=7)
-    first = sighted(None, found, 100.0)
-    assert sighted(first, found, 104.0) is first
+    first = sighting_of(None, found, 100.0)
+    assert sighting_of(first, found, 104.0) is first
     assert not is_expired(first, 106.25)
     assert is_expired(first, 106.26)
-    assert sighted(first, Heartbeat(worker="w", lease_ms=5000, beat=8), 106.0).since_s == 106.0
-    longer = sighted(first, Heartbeat(worker="w", lease_ms=60_000, beat=7), 106.0)
+    assert sighting_of(first, Heartbeat(worker="w", lease_ms=5000, beat=8), 106.0).since_s == 106.0
+    longer = sighting_of(first, Heartbeat(worker="w", lease_ms=60_000, beat=7), 106.0)
     assert not is_expired(longer, 180.0)
 
 
@@ -46,7 +46,7 @@ def test_a_heartbeat_that_stands_still_for_its_own_lease_and_the_margin_is_dead(
 def test_nobody_is_fenced_while_it_believes_in_its_lease(lease_ms: int, sent_s: float, seen_after_s: float, rate: float) -> None:
     """However long the renewal was on its way and unseen, and though the observer's clock runs at another rate."""
     hold = LeaseHold(lease_ms / 1000, sent_s)
-    sighting = sighted(None, Heartbeat(worker="w", lease_ms=lease_ms), (sent_s + seen_after_s) * rate)
+    sighting = sighting_of(None, Heartbeat(worker="w", lease_ms=lease_ms), (sent_s + seen_after_s) * rate)
     assert not is_expired(sighting, hold.until_s * rate)
 
 

@@ -11,7 +11,7 @@ from penstock import aio
 from penstock.coordinator import LakeMaintenance
 from penstock.coordinator.cells.keys import worker_key, worker_of
 from penstock.coordinator.workers.lease import Heartbeat, encode_heartbeat
-from penstock.coordinator.workers.liveness import WorkerState, forget_fenced, watched, workers
+from penstock.coordinator.workers.liveness import WorkerState, forget_fenced, watch_workers, workers
 from penstock.coordinator.workers.session import LeaseLost
 from penstock.log import TopicSettings
 from penstock.log.stores import MemoryStore
@@ -33,7 +33,7 @@ async def test_who_lives_and_who_does_not(stage: Stage, lease_s: float) -> None:
     cells = stage.cells(operator)
     assert sorted(await operator.run(workers(cells))) == sorted(names[:2])  # who leaves in order takes its heartbeat along
     began_s = stage.now_s
-    alive_now, killed_now, gone_now = await operator.run(watched(cells, operator.runtime, names))
+    alive_now, killed_now, gone_now = await operator.run(watch_workers(cells, operator.runtime, names))
     assert (alive_now.state, killed_now.state, gone_now.state) == (WorkerState.LIVES, WorkerState.EXPIRED, WorkerState.LEFT)
     assert (alive_now.may_live, killed_now.may_live, gone_now.may_live) == (True, False, False)
     assert alive_now.heartbeat is not None
@@ -43,7 +43,7 @@ async def test_who_lives_and_who_does_not(stage: Stage, lease_s: float) -> None:
     await operator.run(watch.look([members[1].id]))
     await asyncio.sleep(2 * lease_s)
     assert await operator.run(watch.fence(members[1].id))
-    (fenced,) = await operator.run(watched(cells, operator.runtime, [names[1]]))
+    (fenced,) = await operator.run(watch_workers(cells, operator.runtime, [names[1]]))
     assert fenced.state is WorkerState.FENCED
 
 
@@ -54,14 +54,14 @@ async def test_watching_ends_when_it_is_told_to(stage: Stage) -> None:
     names = [member.id.partition("/")[0] for member in members]
     killed.crash()
     cells, began_s = stage.cells(operator), stage.now_s
-    found = await operator.run(watched(cells, operator.runtime, names, patience_s=0.0))
+    found = await operator.run(watch_workers(cells, operator.runtime, names, patience_s=0.0))
     assert [one.state for one in found] == [WorkerState.SILENT] * 2
     assert stage.now_s - began_s < 0.1
-    found = await operator.run(watched(cells, operator.runtime, names, patience_s=3.0))
+    found = await operator.run(watch_workers(cells, operator.runtime, names, patience_s=3.0))
     assert [one.state for one in found] == [WorkerState.LIVES, WorkerState.SILENT]
     assert stage.now_s - began_s < 3.5
     began_s = stage.now_s
-    await operator.run(watched(cells, operator.runtime, names, enough=lambda one: one.state is WorkerState.LIVES))
+    await operator.run(watch_workers(cells, operator.runtime, names, enough=lambda one: one.state is WorkerState.LIVES))
     assert stage.now_s - began_s < 5 / 3 + 0.5
 
 

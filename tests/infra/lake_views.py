@@ -24,7 +24,7 @@ from penstock.coordinator.queues.offsets import SettledOffsets
 from penstock.infra.lake_metrics import LakeMetrics
 from penstock.infra.metrics import PrometheusCollector
 from penstock.log import Message, MessageType, MessageView, PenstockError, ProducerOptions, TopicSettings
-from penstock.log.metrics import Metric, merged
+from penstock.log.metrics import Metric, merge_samples
 from penstock.log.stores import MemoryStore, ObjectStore
 from penstock.log.stores.counting import CountingStore, StoreStatistics
 from penstock.log.stores.wrapper import StoreWrapper
@@ -131,7 +131,7 @@ class Exporter:
 
     def values(self, metric: Metric) -> dict[tuple[str, ...], float]:
         """The series of a metric, by their labels in the metric's order."""
-        return {one.labels: one.value for one in merged(self._metrics.samples()) if one.metric == metric}
+        return {one.labels: one.value for one in merge_samples(self._metrics.samples()) if one.metric == metric}
 
     def text(self) -> str:
         """A scrape."""

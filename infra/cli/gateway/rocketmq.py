@@ -9,7 +9,7 @@ import click
 
 from ....log.errors import MissingDependency
 from ....log.metrics import MemoryMetrics
-from ...metrics import served
+from ...metrics import metrics_server
 from ...terminal.log_options import log_options
 from ...terminal.session import CommandSession, group_options
 from ...terminal.stopper import Stopper
@@ -74,7 +74,7 @@ def rocketmq(
             run_several(session, options, processes, stopper)
         return
     metrics_port = given["metrics_port"] + process_number(given) if given["metrics_port"] else given["metrics_port"]
-    with served(metrics, metrics_port, given["metrics_host"]) as shown, session.signals.held(stopper.stop):
+    with metrics_server(metrics, metrics_port, given["metrics_host"]) as shown, session.signals.held(stopper.stop):
         run_async(session, lambda lake: _serve(session, lake, options, stopper, metrics, shown))
 
 

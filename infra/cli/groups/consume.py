@@ -10,7 +10,7 @@ import click
 
 from ....consumers import PushOptions
 from ....log.metrics import MemoryMetrics
-from ...metrics import served
+from ...metrics import metrics_server
 from ...terminal import completion, output
 from ...terminal.log_options import log_options
 from ...terminal.metrics_options import metrics_options
@@ -100,7 +100,7 @@ def command(
     """
     from ....consumers.arguments import check_listener
     from .consume_run import ConsumeRun
-    from .handlers import CommandRunner, MessagePrinter, imported
+    from .handlers import CommandRunner, MessagePrinter, import_function
 
     if command_line is not None and function is not None:
         raise click.UsageError("Either --exec or --call.")
@@ -110,7 +110,7 @@ def command(
     commands = None
     handle: Callable[[Any], object]
     if function is not None:
-        handle = imported(function)
+        handle = import_function(function)
         check_listener(handle, batch=batch is not None)
     elif command_line is not None:
         handle = commands = CommandRunner(
@@ -120,7 +120,7 @@ def command(
         handle = MessagePrinter(topic, as_json=session.as_json)
     work = ConsumeRun(handle, one_by_one=batch is None and function is None, most=most)
     metrics = MemoryMetrics()
-    with served(metrics, metrics_port, metrics_host), session.connect() as lake:
+    with metrics_server(metrics, metrics_port, metrics_host), session.connect() as lake:
         consumer = lake.push_consumer(
             topic,
             group=group,

@@ -128,7 +128,7 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
         os.killpg(process.pid, signal.SIGKILL)
 
 
-def imported(name: str) -> Callable[..., object]:
+def import_function(name: str) -> Callable[..., object]:
     """The function of ``module:function``, also from the working directory. Raises a usage error."""
     module, colon, path = name.partition(":")
     if not (module and colon and path):

@@ -11,7 +11,7 @@ import click
 
 from ....log import PenstockError
 from ....log.metrics import MemoryMetrics, Metrics
-from ...metrics import served
+from ...metrics import metrics_server
 from ...terminal import completion, output
 from ...terminal.exit_codes import exit_code
 from ...terminal.metrics_options import metrics_options
@@ -97,7 +97,7 @@ def command(
         run_async(session, lambda lake: maintain_once(lake, topics, report))
         return exit_code(errors)
     stopper, metrics = Stopper(), MemoryMetrics()
-    with served(metrics, metrics_port, metrics_host) as port, session.signals.held(stopper.stop):
+    with metrics_server(metrics, metrics_port, metrics_host) as port, session.signals.held(stopper.stop):
         if not session.as_json:
             output.note(_begun(session.lake_shown, topics, metrics_host, port))
         run_async(session, lambda lake: _until(stopper, lake, topics, report, publish_interval, metrics, looks))

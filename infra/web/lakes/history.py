@@ -35,16 +35,16 @@ class MetricsPoint:
 def point_of(at: datetime, seen: LakeOverview) -> MetricsPoint:
     """The sums of one look. Pure."""
     queues = [queue for group in seen.groups for queue in group.queues]
-    stored = {(group.topic, one.standing.queue): one.standing.next_offset or 0 for group in seen.groups for one in group.queues}
+    stored = {(group.topic, one.progress.queue): one.progress.next_offset or 0 for group in seen.groups for one in group.queues}
     return MetricsPoint(
         at=at,
         at_s=seen.ended_s,
-        lag=sum(one.standing.lag for one in queues),
-        parked=sum(one.standing.parked for one in queues),
+        lag=sum(one.progress.lag for one in queues),
+        parked=sum(one.progress.parked for one in queues),
         timers=sum(seen.timers.values()),
         oldest_ms=max((one.lag_ms for one in queues if one.lag_ms is not None), default=0),
         stored=sum(stored.values()),
-        settled=sum((one.standing.next_offset or 0) - one.standing.lag for one in queues),
+        settled=sum((one.progress.next_offset or 0) - one.progress.lag for one in queues),
         dead_letters=sum(group.dead_letters for group in seen.groups),
     )
 

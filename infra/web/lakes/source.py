@@ -214,12 +214,12 @@ class LakeSource:
         self.history.add(point_of(at, seen))
         if opened.had_topics and not names:
             # What is open goes on as if nothing was written any more: a log that is gone looks like one that stands still.
-            self._lose(opened, gone(self.shown))
+            self._lose(opened, lake_gone_error(self.shown))
         opened.had_topics = bool(names)
         self._had_topics |= bool(names)
         return LakeSnapshot(at=at, topics=tuple(names), seen=seen, before=before, unread=tuple(unread), had_topics=self._had_topics)
 
 
-def gone(lake: str) -> ReopenError:
+def lake_gone_error(lake: str) -> ReopenError:
     """The error of a lake that lost all topics."""
     return ReopenError("the lake had topics, and has none any more", operation="look at the lake", object=lake)

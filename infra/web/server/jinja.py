@@ -13,7 +13,7 @@ from markupsafe import Markup, escape
 from ...operating.life import DELAYS, redrive_text, times_text
 from ...terminal.output import size_text
 from .. import texts
-from ..views.charts import steps
+from ..views.charts import polyline
 
 ROOM = Path(__file__).parent.parent
 STATIC = ROOM / "static"
@@ -34,11 +34,11 @@ def environment() -> Environment:
         "exact": exact,
         "size": lambda value: "-" if value is None else size_text(value),
         "percent": lambda value: "-" if value is None else f"{100 * value:.1f} %",
-        "short": short,
+        "short": shortened,
         "conditions": conditions,
         "delay": DELAYS.__getitem__,
         "redrive": redrive_text,
-        "steps": steps,
+        "steps": polyline,
         "times": times_text,
         "words": lambda value: str(value).replace("_", " "),
     }
@@ -61,7 +61,7 @@ def exact(value: object) -> Markup:
     return escape("" if value is None else str(value))
 
 
-def short(text: object, chars: int = 40) -> str:
+def shortened(text: object, chars: int = 40) -> str:
     whole = texts.value_text(text)
     return whole if len(whole) <= chars else f"{whole[: chars - 1]}…"
 

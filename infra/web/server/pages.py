@@ -13,7 +13,7 @@ from starlette.routing import Route
 from ....log.errors import InvalidArgument
 from ...json_values import json_value
 from ..actions.action_runner import check_operator
-from ..faults import PATIENCE_S, late
+from ..faults import PATIENCE_S, timeout_error
 from ..views.page import Download, LakeResource, PageDefinition, PageRequest, shell_line
 from ..views.pages import DOWNLOADS, PAGES
 from .events import stream
@@ -26,7 +26,7 @@ Endpoint = Callable[[Request], Awaitable[Response]]
 
 
 def routes(site: ConsoleSite) -> list[Route]:
-    found = [Route("/", root(site)), Route("/api/openapi.json", described), Route("/api/session", session(site))]
+    found = [Route("/", root(site)), Route("/api/openapi.json", openapi_document), Route("/api/session", session(site))]
     for page in PAGES:
         found.append(Route(f"/l/{{lake}}{page.path}", html(site, page), name=page.name))
         found.append(Route(f"/api/l/{{lake}}{page.path}", api(site, page)))
@@ -51,7 +51,7 @@ async def in_time(work: Awaitable[T]) -> T:
         async with asyncio.timeout(1.5 * PATIENCE_S):  # its parts give up before, and say which they are
             return await work
     except TimeoutError:
-        raise late(1.5 * PATIENCE_S) from None
+        raise timeout_error(1.5 * PATIENCE_S) from None
 
 
 def html(site: ConsoleSite, page: PageDefinition[Any]) -> Endpoint:
@@ -120,7 +120,7 @@ def file(site: ConsoleSite, one: Download) -> Endpoint:
             async with asyncio.timeout(PATIENCE_S):
                 content = await one.gather(context, page_request)
         except TimeoutError:
-            raise late(PATIENCE_S) from None
+            raise timeout_error(PATIENCE_S) from None
         return download(content.data, content.name)
 
     return answer
@@ -136,7 +136,7 @@ def root(site: ConsoleSite) -> Endpoint:
     return answer
 
 
-async def described(request: Request) -> Response:
+async def openapi_document(request: Request) -> Response:
     return json_response(openapi())
 
 

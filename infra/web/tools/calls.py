@@ -14,7 +14,7 @@ from ....log.verify import verify
 from ...json_values import json_value
 from ..actions.action_runner import ActionRunner, Actor
 from ..actions.registry import ACTIONS
-from ..faults import ErrorReport, late
+from ..faults import ErrorReport, timeout_error
 from ..json_schemas import Json
 from ..lakes.source import LakeSource
 from ..views.page import PageContext
@@ -53,7 +53,7 @@ class ToolCalls:
                 async with asyncio.timeout(patience_s):
                     return await self._answer(tool, texts, actor)
             except TimeoutError:
-                raise late(patience_s) from None
+                raise timeout_error(patience_s) from None
 
     async def _answer(self, tool: Tool, texts: dict[str, str], actor: Actor) -> Json:
         context = PageContext(self._source)

@@ -153,7 +153,7 @@ async def gather(context: PageContext, request: PageRequest) -> ChangesPage:
 
     async def syncs(lake: Lake) -> SyncList:
         records = await known_records(context, lake)
-        chosen = ordered({place: one for place, one in records.items() if any(wanted in text.lower() for text in place)})
+        chosen = sorted_syncs({place: one for place, one in records.items() if any(wanted in text.lower() for text in place)})
         span = Pagination.of(len(chosen), request.number("page"), rows=SYNCS_SHOWN)
 
         async def row(place: tuple[str, str], record: SyncRecord | PenstockError) -> SyncRow:
@@ -184,7 +184,7 @@ def stands_still(record: SyncRecord | PenstockError) -> bool:
     return isinstance(record, SyncRecord) and bool(record.stopped)
 
 
-def ordered(records: Records) -> list[tuple[tuple[str, str], SyncRecord | PenstockError]]:
+def sorted_syncs(records: Records) -> list[tuple[tuple[str, str], SyncRecord | PenstockError]]:
     """Syncs in order: unreadable ones and those that stand still, then by topic and name."""
     return sorted(records.items(), key=lambda item: (isinstance(item[1], SyncRecord) and not item[1].stopped, item[0]))
 
@@ -239,7 +239,7 @@ def progress_of(looked: LakeSnapshot, topic: str, name: str) -> tuple[int | None
     if not mine:
         return None, None
     ages = [queue.lag_ms for one in mine for queue in one.queues if queue.lag_ms is not None]
-    lag = sum(queue.standing.lag for one in mine for queue in one.queues)
+    lag = sum(queue.progress.lag for one in mine for queue in one.queues)
     return lag, timedelta(milliseconds=max(ages)) if ages and lag else None
 
 

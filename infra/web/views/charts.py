@@ -72,7 +72,7 @@ def _chart(figure: _Figure, points: Sequence[MetricsPoint]) -> Chart:
         values=tuple(ChartValue(at=point.at, value=_rounded(value)) for point, value in found),
         last=_rounded(found[-1][1]) if found else None,
         most=_rounded(most),
-        lines=lines(thinned([(point.at_s, value) for point, value in found]), most),
+        lines=lines(thin_out([(point.at_s, value) for point, value in found]), most),
     )
 
 
@@ -86,7 +86,7 @@ def _rate(figure: _Figure, before: MetricsPoint, now: MetricsPoint) -> float | N
     return None if count < 0 or not 0 < took_s < GAP_S else count / took_s
 
 
-def thinned(values: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+def thin_out(values: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
     """The greatest value of each span of `THIN_S`, and the last one of all."""
     spans = groupby(values[:-1], key=lambda one: one[0] // THIN_S)
     return [max(span, key=lambda one: one[1]) for _, span in spans] + list(values[-1:])
@@ -109,7 +109,7 @@ def lines(values: Sequence[tuple[float, float]], most: float) -> tuple[str, ...]
     return tuple(" ".join(one if len(one) > 1 else 2 * one) for one in found)  # one point alone is drawn as nothing
 
 
-def steps(counts: Sequence[int]) -> str:
+def polyline(counts: Sequence[int]) -> str:
     """The points of a polyline with a step for each count."""
     most, width = max(counts, default=0), (WIDTH - 2 * _EDGE) / max(1, len(counts))
     heights = [HEIGHT - _EDGE - (HEIGHT - 2 * _EDGE) * (count / most if most else 0.0) for count in counts]

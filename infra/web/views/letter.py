@@ -75,7 +75,7 @@ async def gather(context: PageContext, request: PageRequest) -> LetterPage:
                 observed=offset,
             )
         held.append(found)
-        return opened(found, letter_of(found, reader.redrives, body_bytes=BODY_SHOWN_BYTES))
+        return letter_details(found, letter_of(found, reader.redrives, body_bytes=BODY_SHOWN_BYTES))
 
     part = await context.part(letter)
     original: PagePart[OriginalMessage] = PagePart(value=OriginalMessage(state="unknown"))
@@ -84,7 +84,7 @@ async def gather(context: PageContext, request: PageRequest) -> LetterPage:
     return LetterPage(group=group, offset=offset, letter=part, original=original)
 
 
-def opened(letter: MessageView, row: StoredLetter) -> LetterDetails:
+def letter_details(letter: MessageView, row: StoredLetter) -> LetterDetails:
     return LetterDetails(
         row=row,
         properties=original_properties(letter.properties),
@@ -111,10 +111,10 @@ async def _original(lake: Lake, letter: MessageView) -> OriginalMessage:
         reader = await lake.reader(origin.topic)
     except (TopicNotFound, InvalidArgument):
         return OriginalMessage(state="gone")
-    return compared(letter, await message_at(reader, origin.queue, origin.offset))
+    return original_message(letter, await message_at(reader, origin.queue, origin.offset))
 
 
-def compared(letter: MessageView, original: MessageView | None) -> OriginalMessage:
+def original_message(letter: MessageView, original: MessageView | None) -> OriginalMessage:
     """A letter beside the message at its place. Pure."""
     if original is None:
         return OriginalMessage(state="gone")

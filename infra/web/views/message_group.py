@@ -18,7 +18,7 @@ from ....log.table.delta.lookup import Lookup
 from ...operating.life import delivery_state_text
 from ..faults import PagePart
 from .message_rows import MessageRow, row_of
-from .messages import AFTER, behind, crumbs_below
+from .messages import AFTER, crumbs_below, lag_of
 from .page import PageContext, PageDefinition, PageRequest, QueryParameter
 from .positions import cursor_of, cursor_text
 from .scan import FILES_AT_ONCE, ROWS, Offsets, TopicExtent, extent, fields_of
@@ -86,7 +86,7 @@ async def gather(context: PageContext, request: PageRequest) -> MessageGroupPage
     await context.using(lambda lake: lake.topic(name))
     looked = await context.part(lambda _: context.source.look())
     seen = () if looked.value is None else looked.value.topic(name)
-    furthest = sorted(seen, key=lambda one: (-sum(queue.standing.lag for queue in one.queues), one.group))[:GROUPS_MAX]
+    furthest = sorted(seen, key=lambda one: (-sum(queue.progress.lag for queue in one.queues), one.group))[:GROUPS_MAX]
     groups = sorted(one.group for one in furthest)
 
     async def ordered(lake: Lake) -> MessageGroupContent:
@@ -113,7 +113,7 @@ async def gather(context: PageContext, request: PageRequest) -> MessageGroupPage
             looked=sum(limit - start for start, limit in found.looked.values()),
             older=cursor_text(older) if any(start > topic.kept[queue][0] for queue, start in older.items()) else None,
             newer=cursor_text(newer),
-            newer_messages=behind(newer, topic.next),
+            newer_messages=lag_of(newer, topic.next),
         )
 
     return MessageGroupPage(topic=name, message_group=message_group, ordered=await context.part(ordered))

@@ -86,14 +86,14 @@ def found_of(look: ScanResult, seen: TopicExtent, fields: tuple[str, ...], *, le
         looked=look.looked,
         older=cursor_text(look.older) if any(at > seen.earliest[queue] for queue, at in look.older.items()) else None,
         newer=cursor_text(look.newer),
-        newer_messages=behind(look.newer, seen.next),
+        newer_messages=lag_of(look.newer, seen.next),
         queues=seen.queues,
         queues_looked=len(seen.kept),
         left_out=left_out,
     )
 
 
-def behind(offsets: Mapping[int, int], following: Mapping[int, int]) -> int:
+def lag_of(offsets: Mapping[int, int], following: Mapping[int, int]) -> int:
     """The number of messages behind these offsets."""
     return sum(max(0, following.get(queue, at) - at) for queue, at in offsets.items())
 
@@ -195,7 +195,7 @@ async def gather_arrivals(context: PageContext, request: PageRequest) -> Arrival
     found = await context.source.cached(("offsets", name), offsets)  # one request for all who watch the topic
     kept = {queue: end for queue, (_, end) in found.items() if after is None or queue in after}
     end = dict(sorted(kept.items())[:64])
-    return ArrivalsPage(topic=name, messages=behind(end if after is None else after, end), end=cursor_text(end))
+    return ArrivalsPage(topic=name, messages=lag_of(end if after is None else after, end), end=cursor_text(end))
 
 
 ARRIVALS = PageDefinition(

@@ -16,7 +16,7 @@ from .charts import Chart, charts
 from .daily_cost import DailyCost, cells_of, money
 from .lake_problems import LakeProblems, watched
 from .page import PageContext, PageDefinition, PageRequest
-from .rows import GroupRow, group_rows, live_groups, stored, stored_per_second
+from .rows import GroupRow, group_rows, live_groups, stored_by_topic, stored_per_second
 
 GROUPS_SHOWN = 20
 TOPICS_SHOWN = 8
@@ -99,7 +99,7 @@ def busiest(looked: LakeSnapshot, rows: Sequence[GroupRow]) -> list[BusyTopicRow
         lag[row.topic] += row.lag
     found = (
         BusyTopicRow(topic=topic, stored_per_second=rates.get(topic), messages=messages, groups=groups[topic], lag=lag[topic])
-        for topic, messages in stored(looked.seen).items()
+        for topic, messages in stored_by_topic(looked.seen).items()
     )
     return sorted(found, key=lambda one: (-(one.stored_per_second or 0.0), -one.messages, one.topic))
 

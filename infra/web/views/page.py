@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ....log.errors import InvalidArgument, PenstockError
 from ....log.message.message import from_ms
-from ..faults import PagePart, part
+from ..faults import PagePart, page_part
 from ..json_schemas import Json
 from ..lakes.source import LakeSource
 
@@ -106,7 +106,7 @@ class PageContext:
 
     async def part(self, work: Callable[[Lake], Awaitable[T]], *, fatal: tuple[type[PenstockError], ...] = ()) -> PagePart[T]:
         """A part that may fail alone, but for ``fatal`` errors: those are the page's."""
-        return await part(self.source.using(work), fatal=fatal)
+        return await page_part(self.source.using(work), fatal=fatal)
 
     async def using(self, work: Callable[[Lake], Awaitable[T]]) -> T:
         """An indispensable part: its error is the page's."""

@@ -45,18 +45,18 @@ def _group_rows(looked: LakeSnapshot) -> Sequence[GroupRow]:
 
 
 def _row(seen: GroupOverview, before: GroupOverview | None, took_s: float) -> GroupRow:
-    standings = [one.standing for one in seen.queues]
+    queues_progress = [one.progress for one in seen.queues]
     ages = [one.lag_ms for one in seen.queues if one.lag_ms is not None]
     return GroupRow(
         group=seen.group,
         topic=seen.topic,
-        lag=sum(one.lag for one in standings),
+        lag=sum(one.lag for one in queues_progress),
         lag_time=timedelta(milliseconds=max(ages)) if ages else None,
-        settled_per_second=None if before is None else _rate(settled(seen) - settled(before), took_s),
-        in_flight=sum(one.in_flight for one in standings),
-        waiting=sum(one.waiting for one in standings),
-        blocked=sum(one.blocked for one in standings),
-        parked=sum(one.parked for one in standings),
+        settled_per_second=None if before is None else _rate(settled_count(seen) - settled_count(before), took_s),
+        in_flight=sum(one.in_flight for one in queues_progress),
+        waiting=sum(one.waiting for one in queues_progress),
+        blocked=sum(one.blocked for one in queues_progress),
+        parked=sum(one.parked for one in queues_progress),
         consumers=seen.consumers,
         queues=len(seen.queues),
         queues_owned=seen.owned,
@@ -64,22 +64,22 @@ def _row(seen: GroupOverview, before: GroupOverview | None, took_s: float) -> Gr
     )
 
 
-def settled(seen: GroupOverview) -> int:
+def settled_count(seen: GroupOverview) -> int:
     """Settled messages, of those ever stored."""
-    return sum((one.standing.next_offset or 0) - one.standing.lag for one in seen.queues)
+    return sum((one.progress.next_offset or 0) - one.progress.lag for one in seen.queues)
 
 
-def stored(seen: LakeOverview) -> Mapping[str, int]:
+def stored_by_topic(seen: LakeOverview) -> Mapping[str, int]:
     """Messages ever stored, by topic."""
-    return {one.topic: sum(queue.standing.next_offset or 0 for queue in one.queues) for one in seen.groups}
+    return {one.topic: sum(queue.progress.next_offset or 0 for queue in one.queues) for one in seen.groups}
 
 
 def stored_per_second(looked: LakeSnapshot) -> Mapping[str, float]:
     """The rates by topic."""
     if looked.before is None:
         return {}
-    before, took_s = stored(looked.before), looked.seen.ended_s - looked.before.ended_s
-    rates = {topic: _rate(now - before[topic], took_s) for topic, now in stored(looked.seen).items() if topic in before}
+    before, took_s = stored_by_topic(looked.before), looked.seen.ended_s - looked.before.ended_s
+    rates = {topic: _rate(now - before[topic], took_s) for topic, now in stored_by_topic(looked.seen).items() if topic in before}
     return {topic: rate for topic, rate in rates.items() if rate is not None}
 
 

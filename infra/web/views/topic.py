@@ -69,12 +69,12 @@ def positions_of(
     for seen in looked.topic(topic):
         kept = done = lost = lag = 0
         for one in seen.queues:
-            earliest, following = offsets.get(one.standing.queue, (0, 0))
+            earliest, following = offsets.get(one.progress.queue, (0, 0))
             kept += following - earliest
             # Lag counts what waits for a retry or is parked, too, though it lies before the floor.
-            done += max(min(one.standing.next_offset or 0, following) - earliest - one.standing.lag, 0)
-            lost += max(earliest - one.standing.committed_offset, 0)
-            lag += one.standing.lag
+            done += max(min(one.progress.next_offset or 0, following) - earliest - one.progress.lag, 0)
+            lost += max(earliest - one.progress.committed_offset, 0)
+            lag += one.progress.lag
         ages = [one.lag_ms for one in seen.queues if one.lag_ms is not None]
         lag_time = timedelta(milliseconds=max(ages)) if ages else None
         left = None if retention is None or not lag or lag_time is None else max(retention - lag_time, timedelta())

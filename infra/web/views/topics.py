@@ -108,7 +108,7 @@ def _row(looked: LakeSnapshot, name: str, facts: PagePart[TopicDetails], rate: f
         topic=name,
         facts=facts,
         groups=len(groups),
-        lag=sum(queue.standing.lag for group in groups for queue in group.queues),
+        lag=sum(queue.progress.lag for group in groups for queue in group.queues),
         waiting_timers=looked.seen.timers.get(name, 0),
         stored_per_second=rate,
     )

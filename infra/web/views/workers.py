@@ -91,7 +91,7 @@ def workers_of(looked: LakeSnapshot, wanted: str, page: int) -> WorkersPage:
         dead=states.count(WorkerState.EXPIRED) + states.count(WorkerState.FENCED),
         hand_overs=() if before is None else hand_overs(before, looked.seen),
         since=None if before is None else timedelta(seconds=round(looked.seen.ended_s - before.ended_s, 1)),
-        unowned=sum(len(one.queues) - one.owned for one in looked.seen.groups if any(queue.standing.lag for queue in one.queues)),
+        unowned=sum(len(one.queues) - one.owned for one in looked.seen.groups if any(queue.progress.lag for queue in one.queues)),
         span=span,
         rows=tuple(chosen[span.slice]),
     )
@@ -101,9 +101,9 @@ def holdings(seen: LakeOverview) -> dict[str, list[HeldQueuesRow]]:
     """The queues of each process, the greatest lag first."""
     found: dict[str, list[HeldQueuesRow]] = {}
     for group in seen.groups:
-        standings = [one.standing for one in group.queues]
-        for worker in {one.owner.rpartition("/")[0] for one in standings if one.owner}:
-            mine = [one for one in standings if one.owner.rpartition("/")[0] == worker]
+        queues_progress = [one.progress for one in group.queues]
+        for worker in {one.owner.rpartition("/")[0] for one in queues_progress if one.owner}:
+            mine = [one for one in queues_progress if one.owner.rpartition("/")[0] == worker]
             found.setdefault(worker, []).append(
                 HeldQueuesRow(
                     group=group.group,
@@ -119,11 +119,11 @@ def holdings(seen: LakeOverview) -> dict[str, list[HeldQueuesRow]]:
 
 def hand_overs(before: LakeOverview, now: LakeOverview) -> tuple[HandOverRow, ...]:
     """The queues taken between two looks."""
-    epochs = {(one.group, one.topic, queue.standing.queue): queue.standing.epoch for one in before.groups for queue in one.queues}
+    epochs = {(one.group, one.topic, queue.progress.queue): queue.progress.epoch for one in before.groups for queue in one.queues}
     found = []
     for one in now.groups:
         taken = sum(
-            queue.standing.epoch > epochs.get((one.group, one.topic, queue.standing.queue), queue.standing.epoch)
+            queue.progress.epoch > epochs.get((one.group, one.topic, queue.progress.queue), queue.progress.epoch)
             for queue in one.queues
         )
         if taken:

@@ -10,7 +10,7 @@ import asyncio
 from contextlib import suppress
 
 from ...errors import DataDamaged, InternalError, RetryError, StoreUnavailable
-from ...paths import TopicPaths, padded, parse_padded
+from ...paths import TopicPaths, parse_padded, zero_padded
 from ...runtime.runtime import Runtime
 from ...stores.protocol import Conflict, IfMatch, ObjectMissing, ObjectStore, Put, PutMode, delete_all
 from .actions import CommitContent, decode_commit, encode_commit, metadata, protocol, write_id_of
@@ -293,10 +293,10 @@ class DeltaLog:
             return None
 
     def _commit_key(self, version: int) -> str:
-        return f"{self.root}{DELTA_LOG}{padded(version)}{COMMIT}"
+        return f"{self.root}{DELTA_LOG}{zero_padded(version)}{COMMIT}"
 
     def _checkpoint_key(self, version: int) -> str:
-        return f"{self.root}{DELTA_LOG}{padded(version)}{CHECKPOINT}"
+        return f"{self.root}{DELTA_LOG}{zero_padded(version)}{CHECKPOINT}"
 
 
 def version_of(key: str) -> int | None:

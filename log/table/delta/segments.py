@@ -18,7 +18,7 @@ from ...format.sealed import ROW_GROUP_ROWS, UNSEALED, seal
 from ...limits import MIB
 from ...message.columns import rare_columns, value_type, with_value, with_value_as
 from ...message.message import MESSAGE_SCHEMA, RARE, VALUE
-from ...paths import padded
+from ...paths import zero_padded
 
 SEGMENT_KEY = "penstock.segment"
 ROW_GROUP_BYTES = 16 * MIB
@@ -52,7 +52,7 @@ class TableFile:
 
 def new_path(queue: int, first_offset: int, last_offset: int, fresh_id: str) -> str:
     """A new path, relative to the table."""
-    return f"queue={queue}/{padded(first_offset)}-{padded(last_offset)}-{fresh_id}.parquet"
+    return f"queue={queue}/{zero_padded(first_offset)}-{zero_padded(last_offset)}-{fresh_id}.parquet"
 
 
 class SegmentWriter:

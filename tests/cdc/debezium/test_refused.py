@@ -87,7 +87,7 @@ def test_a_jar_of_another_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_only_permissive_licences_and_one_connector() -> None:
-    listed = jars.listed(configuration.MARIADB)
+    listed = jars.jar_list(configuration.MARIADB)
     assert {jar.licence for jar in listed} <= {"Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "MIT"}
     assert "debezium-connector-mysql" not in {jar.name for jar in listed}
     assert not [jar for jar in listed if jar.name in {"mysql-connector-j", "mariadb-java-client"}]

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from penstock.coordinator.access.grants import Grant, Verb, allowed
+from penstock.coordinator.access.grants import Grant, Verb, is_allowed
 from penstock.coordinator.access.record import (
     SECRETS_MAX,
     AccessRecord,
@@ -68,7 +68,7 @@ def test_a_group_s_pattern_is_no_dead_letter_topic_s() -> None:
 
 
 def test_nothing_is_allowed_by_default() -> None:
-    assert not allowed(SHOP.grants_of("shop"), SEND, "orders")
+    assert not is_allowed(SHOP.grants_of("shop"), SEND, "orders")
 
 
 def test_grants_are_a_principal_s_own_and_its_roles() -> None:

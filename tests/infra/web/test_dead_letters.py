@@ -11,7 +11,7 @@ import pytest
 
 from penstock import aio, connect
 from penstock.consumers.dead_letters.writer import DeadLetter, DeadLetterWriter, dead_letter_properties
-from penstock.infra.web.views.letter import compared
+from penstock.infra.web.views.letter import original_message
 from penstock.log import Message
 from tests.infra.web.conftest import Open
 from tests.infra.web.shop import HOSTILE
@@ -138,11 +138,11 @@ def test_every_difference_is_named(folder: Path) -> None:
     with connect(folder, read_only=True) as lake:
         message = next(iter(lake.reader("orders").messages(queue=0)))
     letter = message._replace(properties=dead_letter_properties(DeadLetter(0, message, 17, "why")))
-    assert compared(letter, message).state == "same"
+    assert original_message(letter, message).state == "same"
     changed = letter._replace(body=b"x" * 300, tag="paid", properties={**letter.properties, "more": "1"})
-    found = compared(changed, message)
+    found = original_message(changed, message)
     assert (found.state, [one.name for one in found.differences]) == ("differs", ["body", "tag", "property more"])
-    assert compared(letter, None).state == "gone"
+    assert original_message(letter, None).state == "gone"
 
 
 def test_chosen_letters_go_back_after_a_preview(console: Open, buried: Path) -> None:

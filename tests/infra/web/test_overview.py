@@ -195,7 +195,7 @@ def test_the_cost_follows_from_what_flows() -> None:
     assert idle is not None
     busy_group = replace(
         now.groups[0],
-        queues=tuple(replace(one, standing=replace(one.standing, next_offset=10_001)) for one in now.groups[0].queues),
+        queues=tuple(replace(one, progress=replace(one.progress, next_offset=10_001)) for one in now.groups[0].queues),
     )
     busy = money(replace(looked, seen=replace(now, groups=(busy_group,))), CellStorage.DYNAMODB)
     assert busy is not None

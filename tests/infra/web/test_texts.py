@@ -10,7 +10,7 @@ from typing import cast
 import pytest
 
 from penstock.infra.json_values import json_value
-from penstock.infra.operating.bodies import BodyKind, beginning, body_of, body_of_message
+from penstock.infra.operating.bodies import BodyKind, body_of, body_of_message, body_preview
 from penstock.infra.web.faults import PagePart
 from penstock.infra.web.json_schemas import JsonSchemas
 from penstock.infra.web.server.jinja import environment
@@ -72,11 +72,11 @@ def test_values_are_shown_as_people_read_them() -> None:
 
 
 def test_bodies_of_any_bytes_are_shown_and_large_ones_cut() -> None:
-    assert beginning('{"a": "ü"}'.encode(), most=BODY_SHOWN_BYTES) == ('{"a": "ü"}', True, True)
-    assert beginning(b"\xff\x00\x10", most=BODY_SHOWN_BYTES) == ("ff 00 10", False, True)
-    text, _, is_whole = beginning("ü".encode() * 2**21, most=BODY_SHOWN_BYTES)
+    assert body_preview('{"a": "ü"}'.encode(), most=BODY_SHOWN_BYTES) == ('{"a": "ü"}', True, True)
+    assert body_preview(b"\xff\x00\x10", most=BODY_SHOWN_BYTES) == ("ff 00 10", False, True)
+    text, _, is_whole = body_preview("ü".encode() * 2**21, most=BODY_SHOWN_BYTES)
     assert (len(text), is_whole) == (2**15, False)
-    text, _, is_whole = beginning(b"\xff" * 4 * 2**20, most=BODY_SHOWN_BYTES)
+    text, _, is_whole = body_preview(b"\xff" * 4 * 2**20, most=BODY_SHOWN_BYTES)
     assert len(text) < 2**17
     assert not is_whole
     shown = body_of(b"<script>alert(1)</script>" + b"x" * 4 * 2**20, most=BODY_SHOWN_BYTES)

@@ -16,7 +16,7 @@ from penstock.log.table.delta.actions import RemoveFile
 from penstock.log.table.delta.lookup import Lookup, block_admits
 from penstock.log.table.delta.segments import TableFile
 from penstock.log.table.delta.snapshot import Snapshot, apply
-from penstock.log.table.retention import RetentionPolicy, expired
+from penstock.log.table.retention import RetentionPolicy, expired_files
 
 DAY_MS = 86_400_000
 
@@ -83,41 +83,41 @@ def test_a_large_file_or_a_long_silence_ends_a_run_that_is_worth_it() -> None:
 
 def test_files_expire_when_their_newest_row_is_too_old() -> None:
     policy = RetentionPolicy(timedelta(days=3), None)
-    assert len(expired(files(1, 1, 1), policy, now_ms=3 * DAY_MS + 5)) == 0
-    assert len(expired(files(1, 1, 1), policy, now_ms=3 * DAY_MS + 6)) == 1
-    assert len(expired(files(1, 1, 1), policy, now_ms=99 * DAY_MS)) == 3
-    assert len(expired(files(1, 1, 1), RetentionPolicy(None, None), now_ms=99 * DAY_MS)) == 0
+    assert len(expired_files(files(1, 1, 1), policy, now_ms=3 * DAY_MS + 5)) == 0
+    assert len(expired_files(files(1, 1, 1), policy, now_ms=3 * DAY_MS + 6)) == 1
+    assert len(expired_files(files(1, 1, 1), policy, now_ms=99 * DAY_MS)) == 3
+    assert len(expired_files(files(1, 1, 1), RetentionPolicy(None, None), now_ms=99 * DAY_MS)) == 0
 
 
 def test_a_file_does_not_expire_sooner_than_it_was_made() -> None:
     late = [replace(file, modified_ms=5 * DAY_MS) for file in files(1)]
     policy = RetentionPolicy(timedelta(days=3), None)
-    assert len(expired(late, policy, now_ms=8 * DAY_MS)) == 0
-    assert len(expired(late, policy, now_ms=8 * DAY_MS + 1)) == 1
+    assert len(expired_files(late, policy, now_ms=8 * DAY_MS)) == 0
+    assert len(expired_files(late, policy, now_ms=8 * DAY_MS + 1)) == 1
     guarded = RetentionPolicy(timedelta(days=3), 0)
-    assert len(expired([*late, *files(1)], guarded, now_ms=19 * DAY_MS - 1, guard=0)) == 0
-    assert len(expired([*late, *files(1)], guarded, now_ms=19 * DAY_MS, guard=0)) == 2
+    assert len(expired_files([*late, *files(1)], guarded, now_ms=19 * DAY_MS - 1, guard=0)) == 0
+    assert len(expired_files([*late, *files(1)], guarded, now_ms=19 * DAY_MS, guard=0)) == 2
 
 
 def test_files_expire_beyond_the_size_but_never_the_newest() -> None:
     policy = RetentionPolicy(None, 100)
-    assert len(expired(files(50, 50), policy, now_ms=0)) == 0
-    assert len(expired(files(50, 50, 1), policy, now_ms=0)) == 1
-    assert len(expired(files(500, 500), policy, now_ms=0)) == 1
+    assert len(expired_files(files(50, 50), policy, now_ms=0)) == 0
+    assert len(expired_files(files(50, 50, 1), policy, now_ms=0)) == 1
+    assert len(expired_files(files(500, 500), policy, now_ms=0)) == 1
 
 
 def test_the_guard_stops_retention_for_two_weeks() -> None:
     policy = RetentionPolicy(timedelta(days=3), 1)
-    assert len(expired(files(1, 1, 1), policy, now_ms=13 * DAY_MS, guard=15)) == 1
-    assert len(expired(files(1, 1, 1), policy, now_ms=13 * DAY_MS, guard=20)) == 2
-    assert len(expired(files(1, 1, 1), policy, now_ms=13 * DAY_MS, guard=0)) == 0
-    assert len(expired(files(1, 1, 1), policy, now_ms=99 * DAY_MS, guard=0)) == 3
+    assert len(expired_files(files(1, 1, 1), policy, now_ms=13 * DAY_MS, guard=15)) == 1
+    assert len(expired_files(files(1, 1, 1), policy, now_ms=13 * DAY_MS, guard=20)) == 2
+    assert len(expired_files(files(1, 1, 1), policy, now_ms=13 * DAY_MS, guard=0)) == 0
+    assert len(expired_files(files(1, 1, 1), policy, now_ms=99 * DAY_MS, guard=0)) == 3
 
 
 @given(st.lists(st.integers(1, 100), max_size=12), st.integers(0, 20), st.integers(1, 400), st.integers(0, 150))
 def test_what_expires_is_a_prefix_that_respects_size_and_guard(sizes: list[int], now_days: int, size: int, guard: int) -> None:
     given_files = files(*sizes)
-    gone = expired(given_files, RetentionPolicy(timedelta(days=3), size), now_ms=now_days * DAY_MS, guard=guard)
+    gone = expired_files(given_files, RetentionPolicy(timedelta(days=3), size), now_ms=now_days * DAY_MS, guard=guard)
     assert list(gone) == list(given_files[: len(gone)])
     assert all(file.limit_offset <= guard or file.store_last_ms <= (now_days - 14) * DAY_MS for file in gone)
     for file in gone:
