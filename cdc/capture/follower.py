@@ -9,8 +9,8 @@ from typing import ClassVar, Generic, TypeVar
 
 from .errors import CaptureRetry
 from .options import SourceCaptureOptions
-from .outbox import RecordOutbox
 from .progress import ProgressListener
+from .record_sender import RecordSender
 from .records import ChangeRecord, heartbeat
 from .resources import CaptureResources
 from .state import S, SourceStateStore
@@ -22,7 +22,7 @@ B = TypeVar("B")
 
 
 class SourceFollower(ABC, Generic[S, B]):
-    """Follows a log until it is stopped. A subclass reads what comes, and adds its records to the outbox."""
+    """Follows a log until it is stopped. A subclass reads what comes, and adds its records to the sender."""
 
     _rest_s: ClassVar[float] = SAVE_S
     """The age of a stored place before it is renewed without events."""
@@ -38,7 +38,7 @@ class SourceFollower(ABC, Generic[S, B]):
         """``whole_from``: the number of a place not before the last reading of rows."""
         self._states, self._clock, self._reached = resources.states, resources.clock, resources.reached
         self._name, self._reading, self._on_progress = options.name, resources.reading, on_progress
-        self._outbox = RecordOutbox(
+        self._sender = RecordSender(
             resources.producer, whole_from=whole_from, heartbeat=self._heartbeat if options.heartbeat else None
         )
         self._state: S
@@ -53,7 +53,7 @@ class SourceFollower(ABC, Generic[S, B]):
 
     @abstractmethod
     def _take(self, batch: B | None, now_s: float) -> bool:
-        """Add its records to the outbox. Returns whether the end is reached."""
+        """Add its records to the sender. Returns whether the end is reached."""
 
     @abstractmethod
     def _flush(self, now_s: float) -> None:
@@ -83,9 +83,9 @@ class SourceFollower(ABC, Generic[S, B]):
                 batch = self._next()
                 now_s = self._clock.monotonic_s()
                 is_end = self._take(batch, now_s)
-                if self._outbox.tick(now_s):
+                if self._sender.tick(now_s):
                     self._reached("batch sent")
-                self._outbox.settle()
+                self._sender.settle()
                 if now_s - self._saved_s >= (SAVE_S if self._events != self._saved_events else self._rest_s):
                     self._save(now_s)
                 if now_s - self._reported_s >= _REPORT_S:
@@ -98,9 +98,9 @@ class SourceFollower(ABC, Generic[S, B]):
                     break
             now_s = self._clock.monotonic_s()
             self._flush(now_s)
-            self._outbox.settle(wait=True)
+            self._sender.settle(wait=True)
         except CaptureRetry:
-            self._outbox.settle(wait=True)  # the next life has to know what is there
+            self._sender.settle(wait=True)  # the next life has to know what is there
             raise
         needs_rows = bool(signals) or self._needs_rows
         if needs_rows:
@@ -119,10 +119,10 @@ class SourceFollower(ABC, Generic[S, B]):
 
     @property
     def _events(self) -> int:
-        return self._outbox.events + self._outbox.duplicates
+        return self._sender.events + self._sender.duplicates
 
     def _placed(self) -> S:
-        return self._state if self._outbox.offset is None else self._state_at(self._outbox.offset)
+        return self._state if self._sender.offset is None else self._state_at(self._sender.offset)
 
     def _save(self, now_s: float) -> None:
         if (placed := self._placed()) != self._state:
@@ -132,7 +132,7 @@ class SourceFollower(ABC, Generic[S, B]):
             self._reached("place saved")
 
     def _report(self) -> None:
-        outbox, (events, duplicates) = self._outbox, self._reported
-        self._reported = outbox.events, outbox.duplicates
-        position = None if outbox.offset is None else replace(self._state, offset=outbox.offset).place
-        self._on_progress(events=outbox.events - events, duplicates=outbox.duplicates - duplicates, position=position)
+        sender, (events, duplicates) = self._sender, self._reported
+        self._reported = sender.events, sender.duplicates
+        position = None if sender.offset is None else replace(self._state, offset=sender.offset).place
+        self._on_progress(events=sender.events - events, duplicates=sender.duplicates - duplicates, position=position)

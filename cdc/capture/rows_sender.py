@@ -11,8 +11,8 @@ from dataclasses import replace
 from typing import Generic
 
 from .chunks import is_full, send_chunk
-from .outbox import table_of
 from .positions import rows_go_on_at
+from .record_sender import table_of
 from .records import ChangeRecord
 from .resources import CaptureResources
 from .state import RowKey, RowsChunk, S, SourceStateStore

@@ -13,7 +13,7 @@ from .errors import SourceReplaced
 from .options import SourceCaptureOptions
 from .progress import SourceProgress
 from .resources import CaptureResources
-from .runner import CaptureRunner
+from .retry_loop import RetryLoop
 from .state import S, SourceStateStore, name_of
 
 _STEADY_S = 60.0
@@ -49,7 +49,7 @@ class SourceCapture(ABC, Generic[S]):
         self._kind, self._source, self._options, self._resources, self._chosen = kind, source, options, resources, chosen
         self._producer, self._rows_producer, self._life = resources.producer, resources.rows_producer, resources.life
         self._states, self._clock, self._reached = resources.states, resources.clock, resources.reached
-        self._runner = CaptureRunner(options.patience_s, resources.clock, resources.pause)
+        self._retry_loop = RetryLoop(options.patience_s, resources.clock, resources.pause)
         self._renewed = False
         self._rows = self._events = self._duplicates = 0
         self._position: str | None = None
@@ -94,7 +94,7 @@ class SourceCapture(ABC, Generic[S]):
             self._run(stopped)
 
         try:
-            self._runner.run(attempt, stopped, failed=self._failed)
+            self._retry_loop.run(attempt, stopped, failed=self._failed)
             return self.progress
         finally:
             self._source.close()
@@ -102,7 +102,7 @@ class SourceCapture(ABC, Generic[S]):
     def _failed(self) -> None:
         if self._moved != self._moved_before or self._clock.monotonic_s() - self._began_s >= _STEADY_S:
             self._moved_before = self._moved
-            self._runner.note_progress()
+            self._retry_loop.note_progress()
 
     # --- Where it stands ----------------------------------------------------------------------------------------------------------
 

@@ -22,8 +22,8 @@ from ...log.errors import InvalidArgument, NotSupported, PenstockError
 from ..capture.chosen_tables import CHOICE_PROPERTIES
 from ..capture.errors import SourceReplaced
 from ..capture.options import SourceCaptureOptions
-from ..capture.outbox import table_of
 from ..capture.positions import rows_go_on_at
+from ..capture.record_sender import table_of
 from ..capture.resources import CaptureResources
 from ..capture.source_capture import SourceCapture
 from ..scratch import scratch_folder

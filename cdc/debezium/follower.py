@@ -12,8 +12,8 @@ from ...log.errors import PenstockError
 from ..capture.errors import SourceUnavailable
 from ..capture.follower import SourceFollower
 from ..capture.options import SourceCaptureOptions
-from ..capture.outbox import Boundary
 from ..capture.progress import ProgressListener
+from ..capture.record_sender import Boundary
 from ..capture.records import ChangeRecord
 from ..capture.resources import CaptureResources
 from .configuration import Connector
@@ -89,7 +89,7 @@ class EngineFollower(SourceFollower[EngineState, RecordBatch]):
         return self._follow(state, stopped)
 
     def _next(self) -> RecordBatch | None:
-        batch = self._engine.next(_BUSY_S if self._outbox.waiting else _IDLE_S)
+        batch = self._engine.next(_BUSY_S if self._sender.waiting else _IDLE_S)
         if batch is None and self._engine.ended:
             raise self._ended()
         return batch
@@ -99,7 +99,7 @@ class EngineFollower(SourceFollower[EngineState, RecordBatch]):
         if batch is not None:
             self._heard_s, self._began = now_s, True
             if self._send(batch, now_s) and until is not None:
-                self._outbox.finish(between(*until, self._reading))
+                self._sender.finish(between(*until, self._reading))
                 return True
         if now_s - self._looked_s >= (_LOOK_S if until is None or self._reading_ends_ms is not None else _LOOK_FOR_END_S):
             self._looked_s = now_s
@@ -110,7 +110,7 @@ class EngineFollower(SourceFollower[EngineState, RecordBatch]):
 
     def _flush(self, now_s: float) -> None:
         if self._effects.ends:
-            self._outbox.flush()
+            self._sender.flush()
 
     def _send(self, batch: RecordBatch, now_s: float) -> bool:
         """Send a batch, or its part before a reading's place. Returns whether the last awaited record has come."""
@@ -147,10 +147,10 @@ class EngineFollower(SourceFollower[EngineState, RecordBatch]):
                 return self._end(records, now_s)
             self._effects.apply_before(records, before=(file_number(place["file"]), place["pos"]))
         if self._effects.ends:
-            self._outbox.add(records, None, now_s)
+            self._sender.add(records, None, now_s)
             return False
         number = between(place["file"], place["pos"], self._reading)
-        if self._outbox.add(records, Boundary(json.dumps(place, separators=(",", ":")), number), now_s):
+        if self._sender.add(records, Boundary(json.dumps(place, separators=(",", ":")), number), now_s):
             self._reached("batch sent")
         return barrier and unread is None
 
@@ -162,7 +162,7 @@ class EngineFollower(SourceFollower[EngineState, RecordBatch]):
     def _end(self, records: list[ChangeRecord], now_s: float) -> bool:
         if self._ends_at is not None:
             self._effects.apply_before(records, before=self._ends_at)
-        self._outbox.add(records, None, now_s)
+        self._sender.add(records, None, now_s)
         return self._effects.unread is None and not self._effects.ends
 
     @property

@@ -16,8 +16,8 @@ from typing import Any
 from ...log.errors import DataDamaged
 from ..capture.follower import SourceFollower
 from ..capture.options import SourceCaptureOptions
-from ..capture.outbox import Boundary
 from ..capture.progress import ProgressListener
+from ..capture.record_sender import Boundary
 from ..capture.records import ChangeRecord
 from ..capture.resources import CaptureResources
 from .documents import identity_text, record_of
@@ -119,7 +119,7 @@ class ChangeStreamFollower(SourceFollower[MongoState, Mapping[str, Any]]):
                 self._renamed = batch["to"]["coll"]
                 # A rename has a time of its own, at which the topic lacks what is read next.
                 self._complete_behind(self._time, self._token)
-                self._outbox.raise_consistent_from(self._boundary.number + 1)
+                self._sender.raise_consistent_from(self._boundary.number + 1)
                 return False
             if batch["operationType"] == "invalidate":  # the stream ends with the database, which may be made again
                 self._stream.close()
@@ -134,7 +134,7 @@ class ChangeStreamFollower(SourceFollower[MongoState, Mapping[str, Any]]):
         database's.
         """
         self._complete_s = min(self._complete_s, now_s)
-        return not self._outbox.lacks_place(self._boundary) or now_s - self._complete_s >= _NEXT_ENTRY_S
+        return not self._sender.lacks_place(self._boundary) or now_s - self._complete_s >= _NEXT_ENTRY_S
 
     def _gather(self, change: Mapping[str, Any]) -> None:
         """Count and gather an event. Raises `DataDamaged`, `LimitExceeded`."""
@@ -215,7 +215,7 @@ class ChangeStreamFollower(SourceFollower[MongoState, Mapping[str, Any]]):
     def _send(self, gathered: Sequence[tuple[_Change, ChangeRecord | None]], boundary: Boundary, now_s: float) -> None:
         found = self._looked_up([change for change, record in gathered if record is None])
         records = [made for change, record in gathered if (made := record or found.get(change.sequence)) is not None]
-        if self._outbox.add(records, boundary, now_s):
+        if self._sender.add(records, boundary, now_s):
             self._reached("batch sent")
 
     def _looked_up(self, changes: Sequence[_Change]) -> dict[int, ChangeRecord]:
@@ -235,7 +235,7 @@ class ChangeStreamFollower(SourceFollower[MongoState, Mapping[str, Any]]):
                 if (document := by_id.get(identity_text(identity))) is not None:
                     found[change.sequence] = self._record(change, document)
         if changes:
-            self._outbox.raise_consistent_from(between(self._server.now(), self._reading))
+            self._sender.raise_consistent_from(between(self._server.now(), self._reading))
         if found:
             mean_bytes = sum(len(record.body) for record in found.values()) // len(found)
             self._looked_up_max = max(1, min(_LOOKED_UP_MAX, _GATHERED_BYTES_MAX // mean_bytes))

@@ -20,14 +20,14 @@ from ...log.schema.topic_schema import TopicSchema
 from ..capture.errors import SourceUnavailable
 from ..capture.options import CaptureOptions, check_name
 from ..capture.progress import CaptureProgress
-from ..capture.runner import LOOK_S, PAUSE_FIRST_S, CaptureRunner
+from ..capture.retry_loop import LOOK_S, PAUSE_FIRST_S, RetryLoop
 from .captured_tables import CapturedTables
 from .catalog import SETTINGS, Catalog, ReplicationSlot, check_history
 from .catalog_tables import CapturePlan, Name, plan_capture
 from .envelopes import EnvelopeEncoder, EnvelopeMessage, EnvelopeTable, EventOrigin
 from .errors import SlotLost, load_psycopg, slot_lost
+from .event_sender import EventSender
 from .follower import SlotFollower
-from .outbox import Outbox
 from .pgoutput import UNCHANGED, Row
 from .positions import base_of, lsn_text, split
 from .preflight import CapturePreflight
@@ -119,7 +119,7 @@ class PostgresCapture:
         self._producer, self._states, self._life = producer, states, life
         self._catalog = Catalog(dsn, clock.monotonic_s)
         self._conversions = TypeConversions(self._catalog.describe_type)
-        self._outbox = Outbox(producer, whole_from=self._whole_from, heartbeat=self._beat if options.heartbeat else None)
+        self._sender = EventSender(producer, whole_from=self._whole_from, heartbeat=self._beat if options.heartbeat else None)
         self._whole_from_lsn: int | None = None
         """The place in the log after all tables' readings, by any process; None: rows are still to be read."""
         self._has_reread = False
@@ -127,19 +127,19 @@ class PostgresCapture:
         self._envelopes: EnvelopeEncoder | None = None
         self._snapshot: SnapshotReader | None = None
         self._renewed = False
-        self._runner = CaptureRunner(options.patience_s, clock, pause)
+        self._retry_loop = RetryLoop(options.patience_s, clock, pause)
         self._on_progress: Callable[[PostgresProgress], None] = lambda progress: None
         self._stopped: Callable[[], bool] = lambda: False
         self._reported = PostgresProgress(0, 0, 0, None, None)
 
     @property
     def progress(self) -> PostgresProgress:
-        confirmed = self._outbox.confirmed_lsn
+        confirmed = self._sender.confirmed_lsn
         end_lsn = self._catalog.current_lsn() if confirmed else 0
         return PostgresProgress(
             snapshot_rows=self._snapshot.rows if self._snapshot else 0,
-            events=self._outbox.events,
-            duplicates=self._outbox.duplicates,
+            events=self._sender.events,
+            duplicates=self._sender.duplicates,
             confirmed_lsn=lsn_text(confirmed) if confirmed else None,
             lag_bytes=max(0, end_lsn - confirmed) if confirmed else None,
         )
@@ -160,7 +160,7 @@ class PostgresCapture:
         self._catalog.watch.stopped = stopped
         try:
             with suppress(StopRequested):
-                self._runner.run(lambda: self._attempt(stopped), stopped, failed=self._outbox.forget)
+                self._retry_loop.run(lambda: self._attempt(stopped), stopped, failed=self._sender.forget)
         finally:
             self._catalog.close()
         return self._reported
@@ -174,14 +174,14 @@ class PostgresCapture:
             self._tables.has_changed, self._whole_from_lsn = False, None
             checked = CapturePreflight(self._catalog, self._options)
             plan, slot = self._prepared(checked)
-            self._runner.note_answer()
+            self._retry_loop.note_answer()
             snapshot = self._snapshot or self._begun(checked, stopped)
             if self._schema is not None:
                 (table,) = checked.tables  # it was checked that there is one
                 self._fit(self._catalog.typed_columns(table.schema, table.name), table.key)
             if self._catch_up(checked, plan, slot, snapshot, stopped) and not stopped():
                 self._reached("snapshot done")
-                self._outbox.skip_to()
+                self._sender.skip_to()
                 self._whole_from_lsn, self._has_reread = self._catalog.logged_lsn(), False
                 until_lsn = max(self._whole_from_lsn, self._catalog.current_lsn())
                 self._follow(stopped, until_lsn=until_lsn if self._options.once else None)
@@ -207,7 +207,7 @@ class PostgresCapture:
             publication=self._options.publication,
             reached=self._reached,
             stopped=stopped,
-            outbox=self._outbox,
+            sender=self._sender,
         )
         return self._snapshot
 
@@ -229,7 +229,7 @@ class PostgresCapture:
         if again or self._producer.last_sequence >= base_of(slot.confirmed_lsn):
             self._follow(stopped, until_lsn=self._catalog.logged_lsn(_ROOM_BYTES))
         # All this lies behind what is in the topic: changes that the slot tells before that are left out when they come again.
-        slot_lsn = max(slot.confirmed_lsn, self._outbox.confirmed_lsn)
+        slot_lsn = max(slot.confirmed_lsn, self._sender.confirmed_lsn)
         if plan.stopped and not (stopped() or tables.has_changed):
             self._stop(plan, snapshot)
         if (missing or plan.grown) and not tables.has_changed:
@@ -363,24 +363,24 @@ class PostgresCapture:
         # A column that has gone since is in the topic already, or is text.
         now = {column.name: column for column in self._catalog.typed_columns(table.schema, table.name)}
         key = [table.columns[place] for place in table.key]
-        self._outbox.send()  # what came before has the columns of before
+        self._sender.send()  # what came before has the columns of before
         self._fit([now.get(name, CatalogColumn(name, "text")) for name in table.columns if name in now or not self._has(name)], key)
 
     def _has(self, column: str) -> bool:
-        return self._outbox.typed is not None and column in self._outbox.typed.names
+        return self._sender.typed is not None and column in self._sender.typed.names
 
     def _fit(self, columns: Sequence[CatalogColumn], key: Sequence[str]) -> None:
         assert self._schema is not None, "the topic has a schema"
         fields = evolved_fields(self._schema.now(), columns, key)
         self._schema.evolve(fields)
-        self._outbox.typed = TypedEvents(fields)
+        self._sender.typed = TypedEvents(fields)
 
     # --- The stream -------------------------------------------------------------------------------------------------------------
 
     def _follow(self, stopped: Callable[[], bool], *, until_lsn: int | None) -> None:
         options = self._options
         assert self._envelopes is not None
-        follower = SlotFollower(self._envelopes, self._outbox, self._clock, reached=self._reached, on_progress=self._report)
+        follower = SlotFollower(self._envelopes, self._sender, self._clock, reached=self._reached, on_progress=self._report)
         stream = open_stream(self._dsn, options.slot, options.publication, settings=SETTINGS, where=self._catalog.where)
         try:
             follower.run(stream, lambda: stopped() or self._tables.has_changed, until_lsn)
@@ -399,7 +399,7 @@ class PostgresCapture:
         return self._envelopes.heartbeat(position)
 
     def _report(self) -> None:
-        self._runner.note_progress()
+        self._retry_loop.note_progress()
         self._reported = self.progress
         self._on_progress(self._reported)
         if self._whole_from_lsn is not None:

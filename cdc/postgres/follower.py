@@ -1,4 +1,4 @@
-"""One connection's stream: its events go into the outbox, and durable ones are confirmed."""
+"""One connection's stream: its events go into the sender, and durable ones are confirmed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from ...log.runtime.runtime import Clock
 from .envelopes import EnvelopeEncoder
-from .outbox import Outbox
+from .event_sender import EventSender
 from .pgoutput import Begin, Commit, OtherMessage, Relation, decode
 from .positions import PositionCounter
 from .stream import Keepalive, ReplicationStream, XLogData
@@ -23,13 +23,13 @@ class SlotFollower:
     def __init__(
         self,
         envelopes: EnvelopeEncoder,
-        outbox: Outbox,
+        sender: EventSender,
         clock: Clock,
         *,
         reached: Callable[[str], None],
         on_progress: Callable[[], None],
     ) -> None:
-        self._envelopes, self._outbox, self._clock = envelopes, outbox, clock
+        self._envelopes, self._sender, self._clock = envelopes, sender, clock
         self._reached, self._on_progress = reached, on_progress
         self._positions = PositionCounter()
         self._within = False
@@ -55,19 +55,19 @@ class SlotFollower:
                     continue
             else:
                 self._hear(message, stream)
-            self._outbox.settle()
+            self._sender.settle()
             self._confirm(stream, until_lsn)
             if self._is_through(until_lsn):
                 break
             if message is None:
-                stream.wait(_BUSY_S if self._outbox.waiting else _IDLE_S)
+                stream.wait(_BUSY_S if self._sender.waiting else _IDLE_S)
         self._send()
-        self._outbox.settle(wait=True)
+        self._sender.settle(wait=True)
         self._confirm_durable(stream)
         self._on_progress()
 
     def _is_through(self, until_lsn: int | None) -> bool:
-        place = max(self._outbox.confirmed_lsn, self._end_lsn or 0)
+        place = max(self._sender.confirmed_lsn, self._end_lsn or 0)
         return until_lsn is not None and not self._within and place >= until_lsn
 
     def _take(self, data: XLogData) -> None:
@@ -79,30 +79,30 @@ class SlotFollower:
             case Commit(_, end_lsn):
                 self._within = False
                 self._may_confirm(end_lsn)
-                if self._outbox.has_full_batch:
+                if self._sender.has_full_batch:
                     self._send()
             case Relation() as relation:
                 self._envelopes.relation(relation)
             case OtherMessage():
                 pass
             case change:
-                if self._outbox.full:  # before the next event, and not at once: this one may have ended its transaction
+                if self._sender.full:  # before the next event, and not at once: this one may have ended its transaction
                     self._send()
-                self._outbox.add(self._envelopes.events(change, data.lsn, self._positions))
+                self._sender.add(self._envelopes.events(change, data.lsn, self._positions))
 
     def _hear(self, alive: Keepalive, stream: ReplicationStream) -> None:
         if not self._within:
             self._may_confirm(alive.end_lsn)
         if alive.wants_answer:
-            stream.confirm(self._outbox.confirmed_lsn, self._now_us())
+            stream.confirm(self._sender.confirmed_lsn, self._now_us())
 
     def _may_confirm(self, end_lsn: int) -> None:
         if self._positions.may_begin_at(end_lsn):
             self._end_lsn = end_lsn
 
     def _send(self) -> None:
-        gathered = self._outbox.gathered
-        self._outbox.send(self._end_lsn)
+        gathered = self._sender.gathered
+        self._sender.send(self._end_lsn)
         self._end_lsn = None
         if gathered:
             self._reached("batch sent")
@@ -110,7 +110,7 @@ class SlotFollower:
     def _confirm(self, stream: ReplicationStream, until_lsn: int | None) -> None:
         now_s = self._clock.monotonic_s()
         since_s = now_s - self._confirmed_s
-        asks = until_lsn is not None and since_s >= _IDLE_S and not self._outbox.waiting
+        asks = until_lsn is not None and since_s >= _IDLE_S and not self._sender.waiting
         if since_s >= _ALIVE_S or asks or (self._has_risen() and since_s >= _CONFIRM_S):
             self._confirm_durable(stream, ask=asks)
         if now_s - self._reported_s >= _REPORT_S:
@@ -121,13 +121,13 @@ class SlotFollower:
         risen = self._has_risen()
         if risen:
             self._reached("batch durable")
-        stream.confirm(self._outbox.confirmed_lsn, self._now_us(), ask=ask)
-        self._confirmed_lsn, self._confirmed_s = self._outbox.confirmed_lsn, self._clock.monotonic_s()
+        stream.confirm(self._sender.confirmed_lsn, self._now_us(), ask=ask)
+        self._confirmed_lsn, self._confirmed_s = self._sender.confirmed_lsn, self._clock.monotonic_s()
         if risen:
             self._reached("confirmed")
 
     def _has_risen(self) -> bool:
-        return self._outbox.confirmed_lsn > self._confirmed_lsn
+        return self._sender.confirmed_lsn > self._confirmed_lsn
 
     def _now_us(self) -> int:
         return 1000 * self._clock.wall_ms()

@@ -21,7 +21,7 @@ from .catalog import Catalog, begin_reading
 from .catalog_tables import CatalogTable, Name, TableChange, altered, change_since
 from .envelopes import EnvelopeEncoder, EnvelopeMessage
 from .errors import load_psycopg, translated
-from .outbox import Outbox, table_of
+from .event_sender import EventSender, table_of
 from .pgoutput import Begin
 from .positions import after as after_position
 from .positions import base_of, lsn_text
@@ -46,9 +46,9 @@ class SnapshotReader:
         publication: str,
         reached: Callable[[str], None],
         stopped: Callable[[], bool],
-        outbox: Outbox,
+        sender: EventSender,
     ) -> None:
-        self._outbox = outbox
+        self._sender = sender
         self._catalog, self._envelopes = catalog, envelopes
         self._producer, self._tables, self._publication = producer, tables, publication
         self._reached, self._stopped = reached, stopped
@@ -106,7 +106,7 @@ class SnapshotReader:
             if chunk is not None:
                 self._tables.keep(replace(self._tables.known, chunk=chunk))
 
-        send_chunk(self._producer, table_of(events, self._outbox.typed), plan, self._reached)
+        send_chunk(self._producer, table_of(events, self._sender.typed), plan, self._reached)
         self.rows += len(events)
 
     def _finished(self, entry: CapturedTable) -> None:

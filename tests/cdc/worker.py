@@ -19,8 +19,8 @@ from penstock.cdc import debezium, mongodb, postgres
 from penstock.cdc.capture import chunks
 from penstock.cdc.capture import follower as source_follower
 from penstock.cdc.mongodb import follower as stream_follower
+from penstock.cdc.postgres import event_sender
 from penstock.cdc.postgres import follower as slot_follower
-from penstock.cdc.postgres import outbox
 from penstock.infra.cli.main import main
 from tests.cdc.capture.resources import observed
 
@@ -44,7 +44,7 @@ class Points:
 
 def be_quick(reached: Callable[[str], None]) -> None:
     """Small batches and short waits, so that a life of seconds comes to every point; ``reached`` is told of each."""
-    outbox.BATCH_EVENTS_MAX = 40
+    event_sender.BATCH_EVENTS_MAX = 40
     slot_follower._CONFIRM_S = 0.05
     source_follower.SAVE_S = 0.1
     source_follower._SIGNALS_S = 0.5

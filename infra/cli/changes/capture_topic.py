@@ -66,7 +66,7 @@ def refuse_password(argument: str, has_password: bool, remedy: str) -> None:
 
 def answer(session: CommandSession, ask: Callable[[], T], options: CaptureOptions) -> T:
     """The first answer of a database, which may just be starting. A signal ends the wait at once."""
-    from ....cdc.capture.runner import first_answer
+    from ....cdc.capture.retry_loop import first_answer
 
     return session.signals.interruptible(lambda: first_answer(ask, options.patience_s, now_s=time.monotonic, pause=time.sleep))
 

@@ -9,18 +9,17 @@ from typing import Any
 
 import pytest
 
-from penstock.cdc.capture import chunks, rows_sender
+from penstock.cdc.capture import chunks, record_sender, rows_sender
 from penstock.cdc.capture import follower as source_follower
-from penstock.cdc.capture import outbox as engine_outbox
 from penstock.cdc.capture import positions as source_positions
-from penstock.cdc.capture.outbox import Boundary, RecordOutbox
+from penstock.cdc.capture.record_sender import Boundary, RecordSender
 from penstock.cdc.cuts import alignment, cut, log, places
 from penstock.cdc.cuts.alignment import AlignedTable, Alignment
 from penstock.cdc.cuts.cut import Cut, Goal
 from penstock.cdc.debezium import positions as binlog
 from penstock.cdc.delta import commit_history
-from penstock.cdc.postgres import outbox, positions
-from penstock.cdc.postgres.outbox import Outbox
+from penstock.cdc.postgres import event_sender, positions
+from penstock.cdc.postgres.event_sender import EventSender
 from penstock.cdc.targets import TargetProgress
 from penstock.consumers.ranges.offsets import TopicSnapshot
 from tests.cdc.cuts import world as worlds
@@ -37,9 +36,9 @@ SEEDS_OF_MUTANTS = 80
 @contextmanager
 def small_numbers(patch: pytest.MonkeyPatch) -> Iterator[None]:
     """Transactions span batches, and run into the numbers of later ones."""
-    patch.setattr(outbox, "BATCH_EVENTS_MAX", 4)
+    patch.setattr(event_sender, "BATCH_EVENTS_MAX", 4)
     patch.setattr(positions, "ORDER_BITS", 3)
-    patch.setattr(engine_outbox, "HELD_RECORDS_MAX", 4)
+    patch.setattr(record_sender, "HELD_RECORDS_MAX", 4)
     patch.setattr(chunks, "CHUNK_ROWS_MAX", 3)
     patch.setattr(source_follower, "_SIGNALS_S", 3.0)
     yield
@@ -140,13 +139,13 @@ def stopped_in_silence(patch: Patch) -> None:
 
 
 def before_the_tables_were_read(patch: Patch) -> None:
-    through = Outbox._through
+    through = EventSender._through
 
-    def early(self: Outbox, end_lsn: int | None) -> int | None:
+    def early(self: EventSender, end_lsn: int | None) -> int | None:
         self._whole_from = lambda: 0
         return through(self, end_lsn)
 
-    patch.setattr(Outbox, "_through", early)
+    patch.setattr(EventSender, "_through", early)
 
 
 def events_between_transactions(patch: Patch) -> None:
@@ -170,38 +169,38 @@ def beyond_the_goal(patch: Patch) -> None:
 
 def place_of_the_last_record(patch: Patch) -> None:
     """And not of the beginning of its transaction."""
-    add = RecordOutbox.add
+    add = RecordSender.add
 
-    def late(self: RecordOutbox, records: Any, boundary: Boundary, now_s: float) -> bool:
+    def late(self: RecordSender, records: Any, boundary: Boundary, now_s: float) -> bool:
         ends = [binlog.between(one.source.file, one.source.pos + 1, boundary.number) for one in records]
         return add(self, records, replace(boundary, number=max([boundary.number, *ends])), now_s)
 
-    patch.setattr(RecordOutbox, "add", late)
+    patch.setattr(RecordSender, "add", late)
 
 
 def open_transaction_sent_with_the_place(patch: Patch) -> None:
-    through = RecordOutbox._through
+    through = RecordSender._through
 
-    def whole(self: RecordOutbox, number: int) -> int:
+    def whole(self: RecordSender, number: int) -> int:
         return len(self._held)
 
-    def far(self: RecordOutbox, count: int, boundary: Boundary | None) -> int | None:
+    def far(self: RecordSender, count: int, boundary: Boundary | None) -> int | None:
         if count and boundary is not None:
             boundary = replace(boundary, number=max(boundary.number, self._held[count - 1].sequence | (1 << 14) - 128))
         return through(self, count, boundary)
 
-    patch.setattr(RecordOutbox, "_before", whole)
-    patch.setattr(RecordOutbox, "_through", far)
+    patch.setattr(RecordSender, "_before", whole)
+    patch.setattr(RecordSender, "_through", far)
 
 
 def before_the_rows_were_read(patch: Patch) -> None:
-    through = RecordOutbox._through
+    through = RecordSender._through
 
-    def early(self: RecordOutbox, count: int, boundary: Boundary | None) -> int | None:
+    def early(self: RecordSender, count: int, boundary: Boundary | None) -> int | None:
         self._whole_from = 0
         return through(self, count, boundary)
 
-    patch.setattr(RecordOutbox, "_through", early)
+    patch.setattr(RecordSender, "_through", early)
 
 
 def rows_read_again_in_silence(patch: Patch) -> None:

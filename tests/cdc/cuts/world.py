@@ -23,8 +23,8 @@ from penstock.cdc.delta.commit_history import TableCommit
 from penstock.cdc.events.sources import TableId
 from penstock.cdc.postgres.envelopes import EnvelopeEncoder
 from penstock.cdc.postgres.envelopes import EventOrigin as Origin
+from penstock.cdc.postgres.event_sender import EventSender, table_of
 from penstock.cdc.postgres.follower import SlotFollower
-from penstock.cdc.postgres.outbox import Outbox, table_of
 from penstock.cdc.postgres.pgoutput import Begin as BeginMessage
 from penstock.cdc.postgres.pgoutput import RelationColumn as StreamColumn
 from penstock.cdc.postgres.positions import after, base_of, lsn_of, lsn_text
@@ -193,7 +193,7 @@ class Capture:
                 write()
         whole_from = database.lsn
         heartbeat = envelopes.heartbeat if self.heartbeat else None
-        out = Outbox(self._producer, whole_from=lambda: whole_from, heartbeat=heartbeat)  # type: ignore[arg-type]
+        out = EventSender(self._producer, whole_from=lambda: whole_from, heartbeat=heartbeat)  # type: ignore[arg-type]
         said = [one for one in database.log if one.lsn >= self._slot_lsn]
         alive = [Keepalive(database.lsn, False)] if self._chance.random() < 0.7 else []
         stream = _Stream([*said, *alive], self._chance, dies=dies)

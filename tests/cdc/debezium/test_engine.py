@@ -83,7 +83,7 @@ def test_a_signal_for_a_table_that_stands_still_says_so(caplog: pytest.LogCaptur
 def test_nothing_behind_an_event_that_could_not_be_read_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """The connector's client goes on behind it, until the connector ends: the next life would begin behind what is missing."""
     file, saved, sent = "binlog.000007", list[EngineState](), list[Any]()
-    monkeypatch.setattr("penstock.cdc.capture.outbox.send_events", lambda producer, table, through: sent.append(table))
+    monkeypatch.setattr("penstock.cdc.capture.record_sender.send_events", lambda producer, table, through: sent.append(table))
 
     def row(pos: int) -> bytes:
         return json.dumps({"op": "d", "source": {"db": "shop", "table": "a", "file": file, "pos": pos, "row": 0}}).encode()

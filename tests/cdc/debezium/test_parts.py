@@ -1,4 +1,4 @@
-"""Positions, records, the outbox, the state and the history, without a Java."""
+"""Positions, records, the sender, the state and the history, without a Java."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.cdc.capture import outbox as debezium_outbox
-from penstock.cdc.capture.outbox import Boundary, RecordOutbox
+from penstock.cdc.capture import record_sender
 from penstock.cdc.capture.positions import has_caught_up, is_between, reading_of, rows_go_on_at
+from penstock.cdc.capture.record_sender import Boundary, RecordSender
 from penstock.cdc.capture.records import ConnectSchemas
 from penstock.cdc.capture.records import heartbeat as make_beat
 from penstock.cdc.capture.state import RowsChunk
@@ -234,7 +234,7 @@ def test_a_snapshot_s_truncate_lies_before_its_rows() -> None:
     assert change.position < row.position
 
 
-# --- The outbox ------------------------------------------------------------------------------------------------------------------
+# --- The sender ------------------------------------------------------------------------------------------------------------------
 
 
 class Sent:
@@ -260,57 +260,57 @@ def place(pos: int, reading: int = 0) -> Boundary:
 def test_what_an_earlier_life_has_sent_is_left_out() -> None:
     (_, second, _) = records(10, 20, 30)
     producer = Sent(second.sequence)
-    outbox = RecordOutbox(producer)  # type: ignore[arg-type]
-    assert outbox.add(records(10, 20, 30), place(50), 0.0)
-    outbox.settle()
+    sender = RecordSender(producer)  # type: ignore[arg-type]
+    assert sender.add(records(10, 20, 30), place(50), 0.0)
+    sender.settle()
     assert (len(producer.batches), len(producer.batches[0])) == (1, 1)
-    assert (outbox.events, outbox.duplicates, outbox.offset) == (1, 2, "at 50")
+    assert (sender.events, sender.duplicates, sender.offset) == (1, 2, "at 50")
 
 
-def opened(producer: Sent, *, whole_from: int = 4, heartbeat: bool = False, reading: int = 0) -> RecordOutbox:
+def opened(producer: Sent, *, whole_from: int = 4, heartbeat: bool = False, reading: int = 0) -> RecordSender:
     beat = (lambda number: make_beat("p", number, 7)) if heartbeat else None
-    return RecordOutbox(producer, whole_from=place(whole_from, reading).number, heartbeat=beat)  # type: ignore[arg-type]
+    return RecordSender(producer, whole_from=place(whole_from, reading).number, heartbeat=beat)  # type: ignore[arg-type]
 
 
 def test_the_changes_of_a_transaction_wait_for_its_end() -> None:
     producer = Sent(-1)
-    outbox = opened(producer)
-    outbox.add(records(10, 20, 30), place(15), 0.0)
+    sender = opened(producer)
+    sender.add(records(10, 20, 30), place(15), 0.0)
     assert (len(producer.batches[0]), producer.through) == (1, [place(15).number])
-    assert not outbox.tick(1.0)
-    outbox.add([], place(50), 1.0)
+    assert not sender.tick(1.0)
+    sender.add([], place(50), 1.0)
     assert (len(producer.batches[1]), producer.through[1]) == (2, place(50).number)
 
 
 def test_they_wait_neither_for_long_nor_when_there_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
     producer = Sent(-1)
-    outbox = opened(producer)
-    outbox.add(records(10), place(5), 0.0)
-    outbox.add([], place(5), 1.5)
-    assert outbox.tick(2.0)
-    monkeypatch.setattr(debezium_outbox, "HELD_RECORDS_MAX", 2)
-    outbox.add(records(20, 30), place(5), 3.0)
+    sender = opened(producer)
+    sender.add(records(10), place(5), 0.0)
+    sender.add([], place(5), 1.5)
+    assert sender.tick(2.0)
+    monkeypatch.setattr(record_sender, "HELD_RECORDS_MAX", 2)
+    sender.add(records(20, 30), place(5), 3.0)
     assert producer.through == [None, None]
-    outbox.settle()
-    assert outbox.offset == "at 5"
+    sender.settle()
+    assert sender.offset == "at 5"
 
 
 def test_no_place_is_named_before_that_of_the_rows_nor_behind_what_was_sent() -> None:
     producer = Sent(-1)
-    outbox = opened(producer, whole_from=40)
-    outbox.add(records(10), place(20), 0.0)
-    outbox.add(records(30), place(40), 0.0)
-    outbox.add(records(50), place(45), 0.0)
-    assert outbox.tick(9.0)
-    outbox.add([], place(45), 9.0)
+    sender = opened(producer, whole_from=40)
+    sender.add(records(10), place(20), 0.0)
+    sender.add(records(30), place(40), 0.0)
+    sender.add(records(50), place(45), 0.0)
+    assert sender.tick(9.0)
+    sender.add([], place(45), 9.0)
     assert producer.through == [None, place(40).number, None]
 
 
 def test_a_heartbeat_tells_a_place_once_for_each_reading() -> None:
     producer = Sent(-1)
-    outbox = opened(producer, heartbeat=True)
+    sender = opened(producer, heartbeat=True)
     for _ in range(2):
-        outbox.add([], place(20), 0.0)
+        sender.add([], place(20), 0.0)
     assert (producer.batches, producer.through) == ([[place(20).number]], [place(20).number])
     again = Sent(place(20).number)
     opened(again, heartbeat=True, reading=1).add([], place(20, 1), 0.0)
@@ -319,10 +319,10 @@ def test_a_heartbeat_tells_a_place_once_for_each_reading() -> None:
 
 def test_two_changes_at_one_place_are_refused() -> None:
     """As those of a transaction that MySQL has written compressed."""
-    outbox = RecordOutbox(Sent(-1))  # type: ignore[arg-type]
-    outbox.add(records(10), place(20), 0.0)
+    sender = RecordSender(Sent(-1))  # type: ignore[arg-type]
+    sender.add(records(10), place(20), 0.0)
     with pytest.raises(DataDamaged, match="one position") as caught:
-        outbox.add(records(10), place(20), 0.0)
+        sender.add(records(10), place(20), 0.0)
     assert "binlog_transaction_compression" in str(caught.value.hint)
 
 

@@ -252,7 +252,7 @@ class TestOnAServer:
     def test_no_table(self, capture: Capturing) -> None:
         assert "names no table" in capture.error()["message"]
 
-    @pytest.mark.thorough  # the outbox of a capture that another one fences: `test_parts.py`
+    @pytest.mark.thorough  # the sender of a capture that another one fences: `test_parts.py`
     def test_two_captures_of_one_name(self, capture: Capturing, tmp_path: Path) -> None:
         """The later one takes over; the earlier one ends as soon as it has something to send."""
         capture.run(*THINGS)

@@ -15,7 +15,7 @@ import pytest
 import penstock
 from penstock import SyncOptions, sync
 from penstock.cdc.capture import chunks
-from penstock.cdc.capture.outbox import Boundary, RecordOutbox
+from penstock.cdc.capture.record_sender import Boundary, RecordSender
 from penstock.cdc.capture.rows_sender import RowsSender
 from penstock.cdc.mongodb import follower, rows, server
 from penstock.cdc.mongodb.documents import key_of
@@ -127,7 +127,7 @@ def test_the_end_is_a_cut_where_the_log_s_newest_entry_is_another_database_s(
         with capture.server.client() as client:
             client[beside].b.insert_one({})
 
-    def lacks_place(self: RecordOutbox, boundary: Boundary) -> bool:
+    def lacks_place(self: RecordSender, boundary: Boundary) -> bool:
         if not lacked:
             another_entry()
         lacked.append(lacks(self, boundary))
@@ -137,8 +137,8 @@ def test_the_end_is_a_cut_where_the_log_s_newest_entry_is_another_database_s(
     capture("--heartbeat")
     db.a.insert_one({"_id": 2})
     another_entry()
-    lacked, lacks = list[bool](), RecordOutbox.lacks_place
-    monkeypatch.setattr(RecordOutbox, "lacks_place", lacks_place)
+    lacked, lacks = list[bool](), RecordSender.lacks_place
+    monkeypatch.setattr(RecordSender, "lacks_place", lacks_place)
     capture("--heartbeat")
     assert ids(synced(capture, tmp_path / "into")) == {"a": ["1", "2"]}
     assert lacked[0]

@@ -9,7 +9,7 @@ import pytest
 
 import penstock
 from penstock.cdc.capture import chunks
-from penstock.cdc.postgres import PostgresCapture, follower, outbox
+from penstock.cdc.postgres import PostgresCapture, event_sender, follower
 from penstock.cdc.postgres.stream import ReplicationStream
 from penstock.log import TopicLimits
 from tests.cdc.postgres.conftest import TOPIC, Capturing, Database
@@ -226,7 +226,7 @@ def test_a_capture_that_ends_at_each_of_its_points_goes_on(
 ) -> None:
     """By an exception. `test_kills` kills processes at the same points, beneath writers that never rest."""
     monkeypatch.setattr(chunks, "CHUNK_ROWS_MAX", 2)
-    monkeypatch.setattr(outbox, "BATCH_EVENTS_MAX", 3)
+    monkeypatch.setattr(event_sender, "BATCH_EVENTS_MAX", 3)
     monkeypatch.setattr(follower, "_CONFIRM_S", 0.0)
     database.run("CREATE TABLE a (id int PRIMARY KEY, v int); INSERT INTO a SELECT n, 0 FROM generate_series(1, 9) n")
 

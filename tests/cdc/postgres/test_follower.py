@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from penstock.cdc.capture import batches
+from penstock.cdc.postgres import event_sender, positions
 from penstock.cdc.postgres import follower as follower_module
-from penstock.cdc.postgres import outbox, positions
 from penstock.cdc.postgres.envelopes import EnvelopeEncoder, EventOrigin
+from penstock.cdc.postgres.event_sender import EventSender
 from penstock.cdc.postgres.follower import SlotFollower
-from penstock.cdc.postgres.outbox import Outbox
 from penstock.cdc.postgres.stream import Keepalive, XLogData
 from penstock.cdc.postgres.values import TypeConversions
 from penstock.log import UnknownOutcome
@@ -97,7 +97,7 @@ def transaction(commit: int, end: int, rows: Iterable[int]) -> list[XLogData | K
     return [XLogData(commit, body) for body in (begin, RELATION, *inserts, struct.pack(">cBQQq", b"C", 0, commit, end, 0))]
 
 
-def follower(out: Outbox, clock: Clock, reached: list[str] | None = None) -> SlotFollower:
+def follower(out: EventSender, clock: Clock, reached: list[str] | None = None) -> SlotFollower:
     envelopes = EnvelopeEncoder(
         EventOrigin("db", "slot"),
         TypeConversions(lambda oid: None),
@@ -110,10 +110,10 @@ def follower(out: Outbox, clock: Clock, reached: list[str] | None = None) -> Slo
 
 
 def following(
-    producer: Producer, said: list[XLogData | Keepalive | None], clock: Clock, out: Outbox | None = None
-) -> tuple[list[int], Outbox]:
-    """What was confirmed, and the outbox. It is stopped when there is nothing more to say."""
-    out = out or Outbox(producer)  # type: ignore[arg-type]
+    producer: Producer, said: list[XLogData | Keepalive | None], clock: Clock, out: EventSender | None = None
+) -> tuple[list[int], EventSender]:
+    """What was confirmed, and the sender. It is stopped when there is nothing more to say."""
+    out = out or EventSender(producer)  # type: ignore[arg-type]
     stream = Stream(clock, said)
     follower(out, clock).run(stream, lambda: not stream.said, None)  # type: ignore[arg-type]
     return stream.confirmed, out
@@ -132,13 +132,13 @@ def test_only_what_is_durable_is_confirmed() -> None:
 
     said = [*transaction(800, 880, [1, 2]), None, None, None, None, None]
     stream = Slow(clock, said)
-    out = Outbox(producer)  # type: ignore[arg-type]
+    out = EventSender(producer)  # type: ignore[arg-type]
     follower(out, clock).run(stream, lambda: not stream.said, None)  # type: ignore[arg-type]
     assert confirmed == [0, 0, 0, 880, 880]
 
 
 def test_amid_a_transaction_nothing_of_it_is_confirmed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outbox, "BATCH_EVENTS_MAX", 2)
+    monkeypatch.setattr(event_sender, "BATCH_EVENTS_MAX", 2)
     first, second = transaction(800, 880, [1]), transaction(960, 1000, range(5))
     confirmed, _ = following(Producer(at_once=True), [*first, *second[:-1], Keepalive(2000, False), None, None], Clock())
     assert max(confirmed) == 880
@@ -205,7 +205,7 @@ def heard(
     envelopes = EnvelopeEncoder(
         EventOrigin("db", "slot"), TypeConversions(lambda oid: None), keys=lambda one: (), reread=lambda *a: None, now_ms=lambda: 0
     )
-    out = Outbox(producer, whole_from=lambda: whole_from, heartbeat=envelopes.heartbeat if beats else None)  # type: ignore[arg-type]
+    out = EventSender(producer, whole_from=lambda: whole_from, heartbeat=envelopes.heartbeat if beats else None)  # type: ignore[arg-type]
     following(producer, said, Clock(), out)
     ends = [None if one is None else positions.split(one)[0] for one in producer.through]
     return list(zip((len(one.sequences) for one in producer.batches), ends, strict=True))
@@ -215,7 +215,7 @@ def test_a_batch_of_whole_transactions_goes_through_the_end_of_the_last_one(monk
     one, two, three = transaction(800, 880, [1, 2]), transaction(960, 1000, [3]), transaction(1040, 1080, range(7))
     assert heard([*one, *two, None], 0) == [(3, 1000)]
     assert heard([*one, None, *two[:-1], None, two[-1], None], 0) == [(2, 880), (1, None)]
-    monkeypatch.setattr(outbox, "BATCH_EVENTS_MAX", 3)
+    monkeypatch.setattr(event_sender, "BATCH_EVENTS_MAX", 3)
     assert heard([*one, *two, *three, None], 0) == [(2, 880), (3, None), (3, None), (2, 1080)]
     assert heard([*transaction(800, 880, [1, 2, 3]), None], 0) == [(3, 880)]  # and not the three before the end is told
 
@@ -227,7 +227,7 @@ def test_no_batch_goes_through_a_place_before_what_was_read_from_tables(whole_fr
 
 def test_events_behind_a_place_that_was_told_are_numbered_above_it() -> None:
     producer, clock = Producer(at_once=True), Clock()
-    out = Outbox(producer, whole_from=lambda: 0)  # type: ignore[arg-type]
+    out = EventSender(producer, whole_from=lambda: 0)  # type: ignore[arg-type]
     one, two = transaction(800, 880, [1]), transaction(880, 960, [2])
     following(producer, [*one, None, *two, None], clock, out)
     assert producer.through == [positions.base_of(880), positions.base_of(960)]
@@ -247,7 +247,7 @@ def test_a_heartbeat_tells_a_place_only_where_no_other_event_did() -> None:
 
 
 def test_large_batches_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outbox, "BATCH_EVENTS_MAX", 3)
+    monkeypatch.setattr(event_sender, "BATCH_EVENTS_MAX", 3)
     producer = Producer(at_once=True)
     confirmed, _ = following(producer, [*transaction(800, 880, range(8)), None], Clock())
     assert [len(batch.sequences) for batch in producer.batches] == [3, 3, 2]
@@ -261,7 +261,7 @@ def test_it_ends_where_it_was_told_to_and_asks_the_server_only_then(until: int |
     stream = Stream(
         clock, [Keepalive(100, False), None, *transaction(800, 840, [1]), None, None, Keepalive(880, False), *[None] * 9]
     )
-    out = Outbox(Producer(at_once=True))  # type: ignore[arg-type]
+    out = EventSender(Producer(at_once=True))  # type: ignore[arg-type]
     follower(out, clock, reached).run(stream, lambda: not stream.said, until)  # type: ignore[arg-type]
     assert stream.confirmed[-1] == out.confirmed_lsn == 880
     assert any(stream.asked[1:]) == (until is not None)
@@ -274,7 +274,7 @@ def test_where_it_was_told_to_end_nothing_of_the_transaction_behind_is_sent(paus
     clock, behind = Clock(), transaction(900, 980, [2, 3])
     stream = Stream(clock, [*transaction(800, 880, [1]), *[None] * pauses, *behind[:3], *[None] * 9, *behind[3:], *[None] * 9])
     producer = Producer(at_once=True)
-    out = Outbox(producer)  # type: ignore[arg-type]
+    out = EventSender(producer)  # type: ignore[arg-type]
     follower(out, clock).run(stream, lambda: not stream.said, 880)  # type: ignore[arg-type]
     assert out.confirmed_lsn >= 880
     assert producer.sequences[-1] < positions.base_of(out.confirmed_lsn)
@@ -283,7 +283,7 @@ def test_where_it_was_told_to_end_nothing_of_the_transaction_behind_is_sent(paus
 def test_what_is_durable_is_told_once() -> None:
     clock, reached = Clock(), list[str]()
     stream = Stream(clock, [*transaction(800, 880, [1]), *[None] * 20])
-    follower(Outbox(Producer(at_once=True)), clock, reached).run(stream, lambda: not stream.said, None)  # type: ignore[arg-type]
+    follower(EventSender(Producer(at_once=True)), clock, reached).run(stream, lambda: not stream.said, None)  # type: ignore[arg-type]
     assert reached == ["batch sent", "batch durable", "confirmed"]
     assert clock.now_s > 2 * follower_module._ALIVE_S
     assert len(stream.confirmed) > 3  # the server is told all the same that somebody is there
@@ -293,7 +293,7 @@ def test_batches_are_cut_by_their_bytes_and_only_so_many_are_on_the_way(monkeypa
     whole, cut = Producer(at_once=True), Producer(at_once=True)
     following(whole, [*transaction(800, 880, [1, 2]), None], Clock())
     assert [len(batch.sequences) for batch in whole.batches] == [2]
-    monkeypatch.setattr(outbox, "BATCH_BYTES_MAX", len(whole.bodies[0]))
+    monkeypatch.setattr(event_sender, "BATCH_BYTES_MAX", len(whole.bodies[0]))
     following(cut, [*transaction(800, 880, [1, 2]), None], Clock())
     assert [len(batch.sequences) for batch in cut.batches] == [1, 1]
     monkeypatch.setattr(batches, "PENDING_BATCHES_MAX", 2)
@@ -304,7 +304,7 @@ def test_batches_are_cut_by_their_bytes_and_only_so_many_are_on_the_way(monkeypa
 
 
 def test_a_batch_amid_a_transaction_that_is_not_durable_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outbox, "BATCH_EVENTS_MAX", 1)
+    monkeypatch.setattr(event_sender, "BATCH_EVENTS_MAX", 1)
     producer, send = Producer(at_once=True), Producer.send_batch
 
     def first_fails(table: Any, *, through: int | None = None) -> Sent:

@@ -17,7 +17,7 @@ from penstock.cdc.postgres.catalog import check_history
 from penstock.cdc.postgres.catalog_tables import CatalogTable
 from penstock.cdc.postgres.envelopes import EnvelopeEncoder, EventOrigin
 from penstock.cdc.postgres.errors import SlotLost
-from penstock.cdc.postgres.outbox import Outbox
+from penstock.cdc.postgres.event_sender import EventSender
 from penstock.cdc.postgres.pgoutput import RelationColumn
 from penstock.cdc.postgres.positions import base_of
 from penstock.cdc.postgres.snapshot import SnapshotReader
@@ -121,7 +121,7 @@ def read(
         publication="p",
         reached=lambda point: None,
         stopped=lambda: len(saved.batches) >= stop_after,
-        outbox=Outbox(saved),  # type: ignore[arg-type]
+        sender=EventSender(saved),  # type: ignore[arg-type]
     )
     reading.read([TABLE], lsn)
     return tables.known, catalog

@@ -28,7 +28,7 @@ class Boundary:
     """Its sequence (`positions.between`)."""
 
 
-class RecordOutbox:
+class RecordSender:
     """Sends the records of one life of the engine, except those that an earlier life sent.
 
     Records of an open transaction are held back for a while, so that a batch can end with it.
@@ -98,7 +98,7 @@ class RecordOutbox:
         self._send(len(self._held))
 
     def finish(self, number: int) -> None:
-        """Send the held records before a place. Later ones are dropped with the outbox, and come again."""
+        """Send the held records before a place. Later ones are dropped with the sender, and come again."""
         self._send(self._before(number))
 
     def _before(self, number: int) -> int:

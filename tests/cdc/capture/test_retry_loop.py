@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from penstock.cdc.capture.errors import SourceUnavailable
-from penstock.cdc.capture.runner import CaptureRunner, first_answer
+from penstock.cdc.capture.retry_loop import RetryLoop, first_answer
 from penstock.cdc.capture.source_capture import SourceCapture
 from penstock.cdc.debezium.capture import EngineOptions
 from penstock.cdc.debezium.errors import ConnectorStopped
@@ -188,27 +188,27 @@ class Ticking:
 
 
 def test_what_got_on_is_tried_again_even_without_patience() -> None:
-    runner = CaptureRunner(0, cast("Clock", Ticking()), lambda seconds: None)
+    retry_loop = RetryLoop(0, cast("Clock", Ticking()), lambda seconds: None)
     attempts = iter([SourceUnavailable("gone"), SourceUnavailable("gone")])
 
     def attempt() -> None:
         if (error := next(attempts, None)) is not None:
             raise error
 
-    runner.run(attempt, lambda: False, failed=runner.note_progress)
+    retry_loop.run(attempt, lambda: False, failed=retry_loop.note_progress)
     assert next(attempts, None) is None
 
 
 def test_the_time_of_a_lake_that_stands_still_is_not_the_database_s() -> None:
     times = Times()
-    runner = CaptureRunner(PATIENCE_S, cast("Clock", times), times.pass_by)
+    retry_loop = RetryLoop(PATIENCE_S, cast("Clock", times), times.pass_by)
     attempts = iter([SourceUnavailable("gone")])
 
     def attempt() -> None:
         if (error := next(attempts, None)) is not None:
             raise error
 
-    runner.run(attempt, lambda: False, failed=lambda: times.pass_by(2 * PATIENCE_S))
+    retry_loop.run(attempt, lambda: False, failed=lambda: times.pass_by(2 * PATIENCE_S))
     assert next(attempts, None) is None
 
 

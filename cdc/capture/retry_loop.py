@@ -1,4 +1,4 @@
-"""Patience with a database that does not answer: it may be restarting."""
+"""Retries against a database that does not answer: it may be restarting."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def first_answer(ask: Callable[[], T], patience_s: float, *, now_s: Callable[[],
         pause_s = min(2 * pause_s, PAUSE_MAX_S)
 
 
-class CaptureRunner:
+class RetryLoop:
     """Repeats a capture after each temporary failure, as long as its patience lasts."""
 
     def __init__(self, patience_s: float, clock: Clock, pause: Callable[[float], None]) -> None:

@@ -19,7 +19,7 @@ _ROW_BYTES = 512
 """The assumed size of an event of a topic with a schema."""
 
 
-class Outbox:
+class EventSender:
     """Sends through a named producer, without events that any process sent before."""
 
     def __init__(
