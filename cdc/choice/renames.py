@@ -6,7 +6,7 @@ import string
 
 from ...log.errors import InvalidArgument
 from ..events.sources import TableId, named
-from ..targets import TargetRefused, folder_name
+from ..target import TargetRefused, folder_name
 
 _PARTS = ("server", "database", "schema", "table")
 

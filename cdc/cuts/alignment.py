@@ -8,7 +8,7 @@ from threading import Lock
 from typing import Protocol
 
 from ...consumers.ranges.offsets import TopicSnapshot
-from ..targets import TargetProgress
+from ..target import TargetProgress
 from .cut import Cut, Goal, TableVersion, goal_of
 from .log import CutLog
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from ...log.errors import MissingDependency, StoreUnavailable
 from ..delta.commit_history import TableCommit
+from ..delta.deltalake_targets import commits_of
 from ..delta.location import Location
 from ..delta.reader import open_table, plain_schema_of, rows_of
-from ..delta.tables import commits_of
 from .cut_history import Which, kept_cuts
 from .versions import CurrentVersion, CutTables
 

@@ -12,7 +12,7 @@ from ...log.errors import InvalidArgument
 from ...log.runtime.portal import Portal
 from ...log.stores.open import open_store
 from ...log.stores.protocol import ObjectStore
-from ..targets import check_into
+from ..target import check_into
 from .cut import Cut, CutTooOld, NoCut
 from .log import FOLDER, first_of, folder_in, keys_of, open_cuts, segments_of
 from .segment import Segment

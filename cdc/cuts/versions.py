@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from ..delta.commit_history import TableCommit, version_with
-from ..targets import TargetOwner
+from ..target import TargetOwner
 from .cut import Cut, CutTooOld, TableVersion
 from .cut_history import CutHistory, files_of, kept_cuts, time_text
 

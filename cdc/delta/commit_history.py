@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import NamedTuple
 
-from ..targets import CommitMetadata, TargetOwner, TargetProgress, decode_metadata
+from ..target import CommitMetadata, TargetOwner, TargetProgress, decode_metadata
 
 RECENT_COMMITS = 20
 """The commits to look at first for a sync's metadata; after that, all."""

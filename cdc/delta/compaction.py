@@ -13,7 +13,7 @@ from threading import Lock
 from typing import NamedTuple, Protocol
 
 from ...log.limits import MIB
-from ..targets import Target
+from ..target import Target
 
 log = logging.getLogger("penstock.cdc")
 

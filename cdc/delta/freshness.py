@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..targets import decode_metadata
+from ..target import decode_metadata
 from .location import Location
 from .reader import open_table
 

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from ...log.schema.arrow_types import arrow_type
 from ..changes import Key
-from ..targets import Target
+from ..target import Target
 
 Range: TypeAlias = tuple[Any, Any]
 KeyRanges: TypeAlias = Mapping[str, Sequence[Range]]

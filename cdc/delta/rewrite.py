@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..targets import APP_ID, Target, TargetOwner, TargetRefused
+from ..target import APP_ID, Target, TargetOwner, TargetRefused
+from .deltalake_targets import MAPPING, properties_of
 from .reader import query
-from .tables import MAPPING, properties_of
 
 if TYPE_CHECKING:
     import pyarrow as pa

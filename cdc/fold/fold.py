@@ -17,7 +17,7 @@ from ..events.debezium import ChangeEvent
 from ..events.event_reader import UnreadableEvent, read_event
 from ..events.sources import TableId
 from ..events.typed_events import TypedEvent
-from ..targets import Target
+from ..target import Target
 from .fold_result import FoldResult, RefusedEvent, TableCoverage
 from .new_table import KeylessEvent, NewTable
 from .observed_columns import ObservedColumns

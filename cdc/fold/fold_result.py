@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from ...log.schema.fields import FieldType
 from ..changes import Key, NetChange, Place
 from ..events.sources import TableId
-from ..targets import SourceWatermark
+from ..target import SourceWatermark
 from .observed_columns import ObservedColumns
 from .rejected_events import RejectedEvent
 

@@ -9,7 +9,7 @@ from ..choice.columns import ColumnRules
 from ..choice.tables import Choices, Policy, Truncates
 from ..events.connect import ColumnForm
 from ..events.sources import TableId, is_selected, merged_declarations, of_table
-from ..targets import Target
+from ..target import Target
 from .fold_result import RefusedEvent
 from .row_decoder import ValueOptions
 

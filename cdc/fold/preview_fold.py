@@ -9,7 +9,7 @@ from ..changes import Place
 from ..choice.columns import ColumnRules
 from ..events.debezium import ChangeEvent
 from ..events.sources import TableId
-from ..targets import Target
+from ..target import Target
 from .fold import Fold
 from .observed_columns import ObservedColumns
 from .plan import FoldPlan, TablePlan

@@ -13,7 +13,7 @@ from ..events.connect import ColumnForm, ConnectRowSchema, either, reader, says_
 from ..events.conversion import KEEP, Convert, UnfitTime, UnfitValue, converter, key_converter, required_key_value
 from ..events.debezium import ChangeEvent
 from ..events.placeholders import NOTHING, UnavailablePlaceholder
-from ..targets import Target
+from ..target import Target
 
 _SCHEMAS = 64
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ...log.schema.fields import ArrayType, FieldType, PrimitiveType
 from ..events.sources import TableId, merged_declarations, named, of_table
-from ..targets import TableDeclarations, Target, TargetColumn, TargetRefused
+from ..target import TableDeclarations, Target, TargetColumn, TargetRefused
 from .observed_columns import ObservedColumns
 
 _OWN = "__"

@@ -6,7 +6,7 @@ from ..changes import ALWAYS, NEVER, Key, NetChange, Place, RowChange, apply_cha
 from ..choice.columns import DisallowedEvent
 from ..events.conversion import UnfitValue, check_names
 from ..events.debezium import ChangeEvent
-from ..targets import SourceWatermark
+from ..target import SourceWatermark
 from .fold_result import LastTruncate, RowVersion, TypesReference
 from .observed_columns import ObservedColumns
 from .plan import TablePlan

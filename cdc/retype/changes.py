@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from ...log.schema.fields import FieldType
 from ...log.schema.widening import required_type
-from ..targets import TargetColumn
+from ..target import TargetColumn
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from ..events.conversion import KEEP, Convert, UnfitTime, UnfitValue, converter,
 from ..events.floats import nearest_single
 from ..events.placeholders import UnavailablePlaceholder
 from ..events.target_types import element_of
-from ..targets import CURRENT
+from ..target import CURRENT
 from .changes import TypeChange
 
 _DEBEZIUM = UnavailablePlaceholder.of()

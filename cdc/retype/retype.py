@@ -14,9 +14,9 @@ from ...coordinator.lakes import OpenLake, lakes
 from ...log.errors import InvalidArgument, RetryError, TopicNotFound
 from ...log.schema.fields import FieldType
 from ..delta.commit_retry import commit_with_retry
+from ..delta.deltalake_targets import DeltalakeTargets, existing_target_of
 from ..delta.reader import query, schema_of
 from ..delta.rewrite import check_rewritable, rewrite, size_of
-from ..delta.tables import DeltalakeTargets, existing_target_of
 from ..events.conversion import UnfitValue
 from ..events.sources import TableId, distinct_names, is_selected, merged_declarations
 from ..fold.shape import check_key, of_key
@@ -26,7 +26,7 @@ from ..sync.plan import SyncPlan
 from ..sync.record import SyncRecord, check_folder, read_record
 from ..sync.targets.error_hints import as_text
 from ..sync.targets.source_types import SourceTypes
-from ..targets import (
+from ..target import (
     ExistingTarget,
     Target,
     TargetColumn,

@@ -11,7 +11,7 @@ from ...log.errors import InvalidArgument, ReopenError
 from ..cuts.alignment import AlignedTable, Alignment
 from ..cuts.cut import Cut, NoCut, check_captures
 from ..cuts.log import CutLog, open_cuts
-from ..targets import TargetOwner, TargetProgress
+from ..target import TargetOwner, TargetProgress
 from .backends.backend import TargetTables
 from .lease import SyncLease
 from .plan import SyncPlan

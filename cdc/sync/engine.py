@@ -24,7 +24,7 @@ from ..cuts.cut import Cut
 from ..delta.compaction import TargetCompactor
 from ..fold.fold_result import FoldResult, RefusedEvent
 from ..fold.rejected_events import RejectedEvent, counted
-from ..targets import (
+from ..target import (
     Target,
     TargetOwner,
     TargetRefused,

@@ -17,7 +17,7 @@ from ..events.placeholders import UnavailablePlaceholder
 from ..events.sources import TableId, is_selected, matches_table, of_table, split_selection
 from ..fold.plan import FoldPlan
 from ..fold.row_decoder import ValueOptions
-from ..targets import TableDeclarations, check_into
+from ..target import TableDeclarations, check_into
 from .options import NO_STEPS, SyncOptions, SyncSteps, check_sync_name
 
 

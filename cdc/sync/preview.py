@@ -14,7 +14,7 @@ from ..events.sources import TableId, distinct_names, of_table
 from ..fold.fold_result import RefusedEvent
 from ..fold.preview_fold import PreviewFold
 from ..fold.shape import TableShape, key_of, new_columns
-from ..targets import Target, TargetOwner, TargetProgress, TargetRefused, name_taken, target_names
+from ..target import Target, TargetOwner, TargetProgress, TargetRefused, name_taken, target_names
 from .backends.backend import TargetTables
 from .backends.scan import EVENT, TYPED_EVENT, events_of, events_planned
 from .plan import SyncPlan, unmatched

@@ -19,7 +19,7 @@ from ...log.limits import KIB, MIB
 from ...log.paths import topic_folder, topic_name
 from ..events.sources import TableId, split_selection
 from ..fold.fold_result import TableCoverage, TypesReference
-from ..targets import TargetProgress
+from ..target import TargetProgress
 
 _FORMAT = 1
 _PLAIN_BYTES_MAX = 16 * KIB

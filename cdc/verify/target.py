@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ...log.errors import InvalidArgument, MissingDependency, StoreUnavailable
 from ..delta.location import Location
 from ..delta.reader import open_table, query, schema_of
-from ..targets import decode_metadata
+from ..target import decode_metadata
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -16,7 +16,7 @@ from ...cdc.sync.backends.backend import FoldedBatch
 from ...cdc.sync.backends.local import LocalFoldedBatch, at_once
 from ...cdc.sync.backends.scan import BatchScan, BatchScanResult
 from ...cdc.sync.plan import SyncPlan
-from ...cdc.targets import Target
+from ...cdc.target import Target
 from .driver_targets import DriverTargets
 from .scan import TaskRows, pieces, rows_of, summary
 from .tables import SparkTargets

@@ -14,11 +14,11 @@ import pyarrow as pa
 
 from ...cdc.changes import Key, TargetRow
 from ...cdc.delta.compaction import NOTHING, TargetCompactionResult
+from ...cdc.delta.deltalake_targets import DeltalakeTargets, existing_target_of
 from ...cdc.delta.key_ranges import key_ranges_of, table_of
 from ...cdc.delta.plain_tables import WriterRequirements, bytes_in_reach, is_plain
-from ...cdc.delta.tables import DeltalakeTargets, existing_target_of
 from ...cdc.fold.fold_result import LastTruncate
-from ...cdc.targets import ExistingTarget, Target, TargetOwner, TargetProgress
+from ...cdc.target import ExistingTarget, Target, TargetOwner, TargetProgress
 from ...log.errors import MissingDependency
 from .jvm import can_lock, is_on_disk, look_anew, without_commits
 

@@ -11,11 +11,11 @@ import pyarrow as pa
 
 from ...cdc.changes import ALWAYS, NEVER
 from ...cdc.delta.key_ranges import KeyRanges
-from ...cdc.delta.merge_conditions import LEVEL, SINCE
+from ...cdc.delta.merge_sql import LEVEL, SINCE
 from ...cdc.fold.fold_result import LastTruncate
 from ...cdc.sync.backends.merge_rows import LAST, NUMBER, history_batches, history_schema
 from ...cdc.sync.options import SyncSteps
-from ...cdc.targets import CURRENT, OP, POSITION, VALID_FROM, VALID_TO, Target
+from ...cdc.target import CURRENT, OP, POSITION, VALID_FROM, VALID_TO, Target
 from .key_ranges import key_condition, quoted
 
 if TYPE_CHECKING:

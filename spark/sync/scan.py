@@ -20,7 +20,7 @@ from ...cdc.fold.fold_result import LastTruncate, without_rows
 from ...cdc.sync.backends.merge_rows import ROWS_PER_BATCH, batch_of, rows_schema
 from ...cdc.sync.backends.scan import BatchScan, BatchScanResult, folded_of, no_collector
 from ...cdc.sync.options import SyncSteps
-from ...cdc.targets import Target
+from ...cdc.target import Target
 from ..partitioning import in_partitions
 from .history import history_rows
 

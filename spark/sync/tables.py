@@ -17,10 +17,10 @@ from ...cdc.delta.commit_history import RECENT_COMMITS, TableCommit, newest_comm
 from ...cdc.delta.commit_retry import commit_with_retry, one_line
 from ...cdc.delta.compaction import TargetCompactionResult, file_bytes
 from ...cdc.delta.key_ranges import key_ranges_of, table_of
-from ...cdc.delta.merge_conditions import PUT, SINCE, apply_condition, truncate_condition
+from ...cdc.delta.merge_sql import PUT, SINCE, apply_condition, truncate_condition
 from ...cdc.events.target_types import innermost, parse_target_type
 from ...cdc.fold.fold_result import LastTruncate
-from ...cdc.targets import (
+from ...cdc.target import (
     APP_ID,
     CURRENT,
     OP,

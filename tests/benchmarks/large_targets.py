@@ -30,10 +30,10 @@ from deltalake import DeltaTable, QueryBuilder
 from deltalake.transaction import AddAction, RemoveAction
 
 from penstock.cdc.changes import ALWAYS
-from penstock.cdc.delta.merge_conditions import LEVEL, PUT, SINCE
-from penstock.cdc.delta.tables import DeltalakeTargets
+from penstock.cdc.delta.deltalake_targets import DeltalakeTargets
+from penstock.cdc.delta.merge_sql import LEVEL, PUT, SINCE
 from penstock.cdc.events.sources import TableId
-from penstock.cdc.targets import POSITION, Target, TargetOwner
+from penstock.cdc.target import POSITION, Target, TargetOwner
 from tests.benchmarks.figures import Figure, Options
 from tests.benchmarks.sessions import CORES, cpu_s, spark_session
 from tests.cdc.columns import target_column

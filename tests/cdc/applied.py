@@ -15,7 +15,7 @@ from penstock.cdc.fold.fold_result import FoldResult, combined
 from penstock.cdc.fold.plan import FoldPlan
 from penstock.cdc.fold.row_decoder import ValueOptions
 from penstock.cdc.fold.shape import TableShape, key_of, new_columns
-from penstock.cdc.targets import TableDeclarations, Target, TargetProgress
+from penstock.cdc.target import TableDeclarations, Target, TargetProgress
 from tests.cdc.reference import Message
 
 

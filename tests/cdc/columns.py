@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from penstock.cdc.events.target_types import parse_target_type
-from penstock.cdc.targets import TargetColumn
+from penstock.cdc.target import TargetColumn
 from penstock.log.schema.fields import FieldType
 
 

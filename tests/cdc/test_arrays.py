@@ -11,12 +11,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from penstock.cdc.delta.tables import DeltalakeTargets
+from penstock.cdc.delta.deltalake_targets import DeltalakeTargets
 from penstock.cdc.events.conversion import KEEP, UnfitValue, converter
 from penstock.cdc.events.placeholders import PLACEHOLDER
 from penstock.cdc.events.sources import TableId
 from penstock.cdc.events.target_types import parse_target_type
-from penstock.cdc.targets import TableDeclarations, Target, TargetOwner, TargetRefused
+from penstock.cdc.target import TableDeclarations, Target, TargetOwner, TargetRefused
 from penstock.log.errors import InvalidArgument
 from penstock.log.schema.arrow_types import arrow_type
 from tests.cdc.applied import Memory

@@ -20,7 +20,7 @@ from penstock.cdc.events.debezium import ChangeEvent, parse_change
 from penstock.cdc.events.placeholders import UnavailablePlaceholder
 from penstock.cdc.events.sources import TableId, is_selected, matches_table, merged_declarations, of_table
 from penstock.cdc.sync.record import covers
-from penstock.cdc.targets import TargetRefused
+from penstock.cdc.target import TargetRefused
 from penstock.log.errors import InvalidArgument
 from tests.cdc.sync.streams import event
 

@@ -14,7 +14,7 @@ from penstock.cdc.events.debezium import is_control, parse_change
 from penstock.cdc.events.sources import TableId
 from penstock.cdc.fold.fold import Fold
 from penstock.cdc.fold.plan import FoldPlan
-from penstock.cdc.targets import TableDeclarations
+from penstock.cdc.target import TableDeclarations
 from tests.cdc.applied import Memory
 from tests.cdc.modes import AT, CLOCK, INSTANT, LOCAL, MODES, column, decimal, time, unscaled
 from tests.cdc.reference import Message

@@ -17,7 +17,7 @@ from penstock.cdc.events.stop_message import STOPPED
 from penstock.cdc.fold.fold import Fold
 from penstock.cdc.fold.fold_result import FoldResult, RefusedEvent, combined
 from penstock.cdc.fold.plan import FoldPlan
-from penstock.cdc.targets import SourceWatermark, TableDeclarations, Target, TargetProgress
+from penstock.cdc.target import SourceWatermark, TableDeclarations, Target, TargetProgress
 from tests.cdc import nasty
 from tests.cdc.applied import Memory
 from tests.cdc.columns import target_column

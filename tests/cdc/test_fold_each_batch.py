@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from penstock.cdc.events.sources import TableId
 from penstock.cdc.fold.fold import UNORDERED
-from penstock.cdc.targets import TableDeclarations
+from penstock.cdc.target import TableDeclarations
 from tests.cdc.applied import Memory
 from tests.cdc.reference import MARKER, Message, Reference
 from tests.cdc.streams import By, Stream, batches, streams

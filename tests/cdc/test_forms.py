@@ -16,7 +16,7 @@ from penstock.cdc.events.sources import TableId
 from penstock.cdc.fold.fold import Fold
 from penstock.cdc.fold.plan import FoldPlan
 from penstock.cdc.fold.row_decoder import RowDecoder, ValueOptions
-from penstock.cdc.targets import TableDeclarations, Target, TargetColumn
+from penstock.cdc.target import TableDeclarations, Target, TargetColumn
 from penstock.log.errors import InvalidArgument
 from tests.cdc.columns import target_column
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from penstock.cdc.delta.freshness import SyncCommit, commits_of, freshness, stored_ms, visible_ms
 from penstock.cdc.events.sources import TableId
-from penstock.cdc.targets import Target, TargetOwner, TargetProgress, encode_metadata
+from penstock.cdc.target import Target, TargetOwner, TargetProgress, encode_metadata
 from tests.cdc.columns import target_column
 
 

@@ -12,7 +12,7 @@ from penstock.cdc.fold.fold import Fold
 from penstock.cdc.fold.fold_result import FoldResult, RowVersion
 from penstock.cdc.fold.history import chains
 from penstock.cdc.fold.plan import FoldPlan
-from penstock.cdc.targets import Target
+from penstock.cdc.target import Target
 from tests.cdc.columns import target_column
 
 SOURCE = TableId("shop", "t")

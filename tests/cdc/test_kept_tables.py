@@ -11,7 +11,7 @@ import pytest
 from deltalake import DeltaTable
 
 from penstock.cdc.delta import tables as module
-from penstock.cdc.delta.tables import DeltalakeTargets
+from penstock.cdc.delta.deltalake_targets import DeltalakeTargets
 from penstock.cdc.sync.parallel import run_in_parallel
 from tests.cdc.test_merges import Merged
 
@@ -90,7 +90,7 @@ def test_a_table_whose_log_was_cleaned_is_opened(merged: Merged, opened: list[st
 
 
 def test_few_tables_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.cdc.delta.tables._KEPT_MAX", 1)
+    monkeypatch.setattr("penstock.cdc.delta.deltalake_targets._KEPT_MAX", 1)
     one, two = Merged(tmp_path / "1", "bigint"), Merged(tmp_path / "2", "bigint")
     one.merge({(1,): 1})
     assert list(one.tables._kept) == ["t"]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from penstock.cdc.events.sources import TableId
-from penstock.cdc.targets import TableDeclarations
+from penstock.cdc.target import TableDeclarations
 from tests.cdc.applied import Memory
 from tests.cdc.reference import Message
 

@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 
 from penstock import SyncOptions, sync
 from penstock.cdc.changes import ALWAYS, Key, NetChange
+from penstock.cdc.delta.deltalake_targets import DeltalakeTargets, key_condition
 from penstock.cdc.delta.key_ranges import RANGES_MAX, KeyRanges, Range, joined_ranges, key_ranges_of, table_of
-from penstock.cdc.delta.tables import DeltalakeTargets, key_condition
 from penstock.cdc.events.sources import TableId
 from penstock.cdc.fold.fold_result import FoldResult, LastTruncate
 from penstock.cdc.sync.backends.merge_rows import batch_of, rows_schema
 from penstock.cdc.sync.backends.scan import BatchScanResult
-from penstock.cdc.targets import Target, TargetOwner
+from penstock.cdc.target import Target, TargetOwner
 from tests.cdc.columns import target_column
 from tests.cdc.sync.streams import TOPIC, event, send
 

@@ -15,11 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.cdc.changes import Key, NetChange
-from penstock.cdc.delta.tables import DeltalakeTargets
+from penstock.cdc.delta.deltalake_targets import DeltalakeTargets
 from penstock.cdc.events.sources import TableId
 from penstock.cdc.fold.fold_result import LastTruncate
 from penstock.cdc.sync.backends.merge_rows import batch_of, rows_schema
-from penstock.cdc.targets import Target, TargetOwner, TargetProgress
+from penstock.cdc.target import Target, TargetOwner, TargetProgress
 from tests.cdc.columns import target_column
 from tests.thorough import examples
 

@@ -17,7 +17,7 @@ from penstock.cdc.events.target_types import parse_target_type
 from penstock.cdc.fold.fold import Fold
 from penstock.cdc.fold.plan import FoldPlan
 from penstock.cdc.fold.row_decoder import ValueOptions
-from penstock.cdc.targets import Target
+from penstock.cdc.target import Target
 from penstock.log.errors import InvalidArgument
 from tests.cdc.applied import Memory
 from tests.cdc.columns import target_column

@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from penstock.cdc.targets import TableDeclarations
+from penstock.cdc.target import TableDeclarations
 from tests.cdc.applied import Memory
 from tests.cdc.reference import Message
 

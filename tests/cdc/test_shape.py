@@ -5,7 +5,7 @@ import pytest
 from penstock.cdc.events.sources import TableId
 from penstock.cdc.fold.observed_columns import ObservedColumns
 from penstock.cdc.fold.shape import TableShape, new_columns
-from penstock.cdc.targets import TableDeclarations, Target, TargetRefused
+from penstock.cdc.target import TableDeclarations, Target, TargetRefused
 from tests.cdc.columns import target_column, target_types
 
 SOURCE = TableId("public", "users")

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from penstock.cdc.delta.tables import DeltalakeTargets
+from penstock.cdc.delta.deltalake_targets import DeltalakeTargets
 from penstock.cdc.events.sources import TableId
 from penstock.cdc.events.table_types import TableTypes, decode_types
 from penstock.cdc.events.target_types import parse_target_type
-from penstock.cdc.targets import Target, TargetOwner
+from penstock.cdc.target import Target, TargetOwner
 from penstock.log.errors import InvalidArgument
 from penstock.log.schema.arrow_types import arrow_type
 from penstock.log.schema.ddl import parse_ddl

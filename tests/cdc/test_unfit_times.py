@@ -13,7 +13,7 @@ from penstock.cdc.events.placeholders import UnavailablePlaceholder
 from penstock.cdc.events.sources import TableId
 from penstock.cdc.events.target_types import parse_target_type
 from penstock.cdc.fold.row_decoder import RowDecoder, ValueOptions
-from penstock.cdc.targets import Target
+from penstock.cdc.target import Target
 from tests.cdc.columns import target_column
 
 

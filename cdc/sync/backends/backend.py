@@ -13,7 +13,7 @@ from ...delta.commit_retry import one_line
 from ...delta.compaction import TargetCompactionResult
 from ...fold.fold import TargetResolver
 from ...fold.fold_result import LastTruncate
-from ...targets import (
+from ...target import (
     CommitMetadata,
     ExistingTarget,
     Target,

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 import pyarrow as pa
 
 from ...changes import Key, NetChange, TargetRow, finished, merged
-from ...delta.tables import DeltalakeTargets
+from ...delta.deltalake_targets import DeltalakeTargets
 from ...fold.fold import TargetResolver
 from ...fold.fold_result import LastTruncate
-from ...targets import Target
+from ...target import Target
 from ..plan import SyncPlan
 from .merge_rows import batch_of, history_table, rows_schema
 from .scan import BatchScan, BatchScanResult, folded_of, no_collector

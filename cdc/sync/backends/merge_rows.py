@@ -10,11 +10,11 @@ import pyarrow as pa
 
 from ....log.schema.arrow_types import arrow_type
 from ...changes import Key, NetChange
-from ...delta.merge_conditions import LEVEL, PUT, SINCE
+from ...delta.merge_sql import LEVEL, PUT, SINCE
 from ...events.conversion import KEEP, UnfitValue
 from ...fold.fold_result import RowVersion
 from ...fold.history import VersionLink, chains
-from ...targets import CURRENT, OP, POSITION, VALID_FROM, VALID_TO, Target
+from ...target import CURRENT, OP, POSITION, VALID_FROM, VALID_TO, Target
 
 NUMBER, LAST = "__number", "__last"
 """Columns for the MERGE of a target with history; targets lack them."""

@@ -12,7 +12,7 @@ from ....log.schema.fields import TIMES, FieldType, PrimitiveType
 from ....log.schema.widening import holds, required_type, widest
 from ...events.sources import TableId, merged_declarations
 from ...fold.fold_result import RefusedEvent
-from ...targets import Target, TargetColumn
+from ...target import Target, TargetColumn
 from ..plan import SyncPlan
 
 _DECLARE = "declare"

@@ -8,7 +8,7 @@ from dataclasses import replace
 from ....log.errors import InvalidArgument
 from ...events.sources import TableId, named
 from ...fold.shape import TableShape, check_key, key_of
-from ...targets import (
+from ...target import (
     CommitMetadata,
     ExistingTarget,
     Target,

@@ -12,7 +12,7 @@ from ....log.schema.fields import PrimitiveType
 from ...changes import ALWAYS, NetChange
 from ...events.sources import TableId, named
 from ...fold.rejected_events import RejectedEvent
-from ...targets import Target, TargetColumn, TargetOwner, TargetProgress, TargetRefused, check_owner
+from ...target import Target, TargetColumn, TargetOwner, TargetProgress, TargetRefused, check_owner
 from ..backends.backend import Backend, check_done
 from ..backends.merge_rows import batch_of, rows_schema
 

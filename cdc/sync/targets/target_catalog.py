@@ -18,7 +18,7 @@ from ...fold.fold_result import FoldResult, RefusedEvent, TableCoverage, TypesRe
 from ...fold.observed_columns import ObservedColumns
 from ...fold.plan import FoldPlan
 from ...fold.shape import TableShape, new_columns
-from ...targets import (
+from ...target import (
     POSITION,
     ExistingTarget,
     Target,

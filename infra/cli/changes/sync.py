@@ -239,7 +239,7 @@ def _show_behind(behind: Mapping[str, int]) -> None:
 
 def _show_status(session: CommandSession, topic: str, name: str) -> int:
     from ....cdc.sync.record import SyncRecord, read_record
-    from ....cdc.targets import behind
+    from ....cdc.target import behind
 
     found: list[tuple[SyncRecord, dict[int, tuple[int, int]]]] = []
 

@@ -24,7 +24,7 @@ import click
 
 from ....cdc.choice.option_types import Period, Whole
 from ....cdc.choice.tables import TableOptions
-from ....cdc.targets import TableDeclarations
+from ....cdc.target import TableDeclarations
 from ....log.errors import InvalidArgument
 from .sync_options import SETTINGS
 

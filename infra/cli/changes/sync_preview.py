@@ -24,7 +24,7 @@ _WHAT = {
 
 
 def show_preview(session: CommandSession, topic: str, options: SyncOptions, engine: str) -> int:
-    from ....cdc.delta.tables import DeltalakeTargets
+    from ....cdc.delta.deltalake_targets import DeltalakeTargets
     from ....cdc.sync.plan import SyncPlan
     from ....cdc.sync.preview import preview
     from ....coordinator.lakes import LakePlace

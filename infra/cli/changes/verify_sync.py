@@ -66,7 +66,7 @@ def command(
     the exit code is 1.
     """
     from ....cdc.delta.location import Location
-    from ....cdc.targets import folder_name
+    from ....cdc.target import folder_name
     from ....cdc.verify import compare, open_target
     from ....cdc.verify.pairs import DumpOptions, keys_of
     from ....cdc.verify.target import find_target

@@ -16,7 +16,7 @@ from penstock.cdc.cuts.cut_history import kept_cuts
 from penstock.cdc.cuts.log import FOLDER, CutLog, key_of, keys_of, segments_of
 from penstock.cdc.cuts.segment import CUTS_MAX, Segment, encode, with_cut
 from penstock.cdc.postgres.positions import base_of
-from penstock.cdc.targets import TargetProgress
+from penstock.cdc.target import TargetProgress
 from penstock.consumers.ranges.offsets import TopicSnapshot
 from penstock.log.stores import open_store
 from penstock.log.stores.memory import MemoryStore

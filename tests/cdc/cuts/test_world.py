@@ -20,7 +20,7 @@ from penstock.cdc.debezium import positions as binlog
 from penstock.cdc.delta import commit_history
 from penstock.cdc.postgres import event_sender, positions
 from penstock.cdc.postgres.event_sender import EventSender
-from penstock.cdc.targets import TargetProgress
+from penstock.cdc.target import TargetProgress
 from penstock.consumers.ranges.offsets import TopicSnapshot
 from tests.cdc.cuts import world as worlds
 from tests.cdc.cuts.world import World

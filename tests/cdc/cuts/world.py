@@ -30,7 +30,7 @@ from penstock.cdc.postgres.pgoutput import RelationColumn as StreamColumn
 from penstock.cdc.postgres.positions import after, base_of, lsn_of, lsn_text
 from penstock.cdc.postgres.stream import Keepalive, XLogData
 from penstock.cdc.postgres.values import TypeConversions
-from penstock.cdc.targets import Target, TargetOwner, TargetProgress, encode_metadata
+from penstock.cdc.target import Target, TargetOwner, TargetProgress, encode_metadata
 from penstock.log.stores import MemoryStore
 from penstock.log.stores.protocol import Buffer, PutMode, Version
 from tests.cdc.cuts.binlog import BinlogCapture, BinlogDatabase

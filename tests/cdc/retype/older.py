@@ -10,9 +10,9 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from penstock import SyncOptions, SyncRun, sync
-from penstock.cdc.delta.tables import existing_target_of
+from penstock.cdc.delta.deltalake_targets import existing_target_of
 from penstock.cdc.events.table_types import TableTypes, types_key
-from penstock.cdc.targets import TargetProgress
+from penstock.cdc.target import TargetProgress
 from tests.cdc.columns import target_types
 from tests.cdc.sync.streams import TOPIC, Row, event, send
 

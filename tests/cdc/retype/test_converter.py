@@ -13,7 +13,7 @@ from penstock.cdc.events.conversion import UnfitTime, UnfitValue
 from penstock.cdc.events.target_types import parse_target_type
 from penstock.cdc.retype.changes import TypeChange, changes_of
 from penstock.cdc.retype.converter import TargetConverter, stored_converter
-from penstock.cdc.targets import CURRENT
+from penstock.cdc.target import CURRENT
 from penstock.log.schema.arrow_types import arrow_type
 from tests.cdc.columns import target_column, target_types
 

@@ -18,7 +18,7 @@ from penstock import RetypedTable, SyncOptions, TableOptions, retype, sync
 from penstock.cdc.events.table_types import TableTypes
 from penstock.cdc.retype import retype as retyping
 from penstock.cdc.sync.lease import SyncInUse
-from penstock.cdc.targets import PROPERTY
+from penstock.cdc.target import PROPERTY
 from penstock.log import InvalidArgument, TopicNotFound
 from tests.cdc.columns import target_types
 from tests.cdc.retype.older import TYPES, applied, bill, files, keep, kinds, make_older, progress

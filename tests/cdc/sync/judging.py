@@ -15,7 +15,7 @@ from deltalake import DeltaTable
 import penstock
 from penstock.cdc.events.debezium import position_of
 from penstock.cdc.sync.options import REJECTED
-from penstock.cdc.targets import CURRENT, OP, POSITION, VALID_FROM, VALID_TO, decode_metadata
+from penstock.cdc.target import CURRENT, OP, POSITION, VALID_FROM, VALID_TO, decode_metadata
 from tests.cdc.reference import MARKER, Message, Reference, Table
 from tests.cdc.sync.crashes import is_spoilt
 from tests.cdc.sync.streams import TOPIC, Row, envelope, rows

@@ -13,10 +13,10 @@ from deltalake import DeltaTable
 
 from penstock import SyncOptions, sync
 from penstock.cdc.delta.compaction import FILES_MIN, NOTHING, TargetCompactionResult, TargetCompactor, file_bytes, is_due
-from penstock.cdc.delta.tables import DeltalakeTargets
+from penstock.cdc.delta.deltalake_targets import DeltalakeTargets
 from penstock.cdc.events.sources import TableId
 from penstock.cdc.sync.options import Moment
-from penstock.cdc.targets import Target, TargetProgress
+from penstock.cdc.target import Target, TargetProgress
 from penstock.log.errors import InvalidArgument
 from tests.cdc.columns import target_column
 from tests.cdc.sync.streams import TOPIC, event, rows, send

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from penstock import SyncOptions, SyncRun, sync
-from penstock.cdc.delta.tables import DeltalakeTargets
+from penstock.cdc.delta.deltalake_targets import DeltalakeTargets
 from penstock.cdc.sync import engine
 from penstock.cdc.sync.lease import SyncInUse, SyncLease, take_lease
 from penstock.cdc.sync.options import BatchReport

@@ -14,7 +14,7 @@ from penstock.cdc.events.sources import TableId
 from penstock.cdc.fold.fold_result import TableCoverage
 from penstock.cdc.sync.lease import SyncInUse, SyncLease
 from penstock.cdc.sync.record import SyncRecord, TableStop, decode_record, encode_record, record_key, resume_offsets
-from penstock.cdc.targets import SourceWatermark, TargetProgress
+from penstock.cdc.target import SourceWatermark, TargetProgress
 from penstock.coordinator.cells.cells import StoredCell
 from penstock.coordinator.lakes import LakePlace, OpenLake
 from penstock.coordinator.queues.keeper import OwnershipLost

@@ -11,7 +11,7 @@ import pytest
 
 from penstock import SyncOptions, SyncRun, sync
 from penstock.cdc.sync.options import BatchReport
-from penstock.cdc.targets import SourceWatermark, TargetProgress
+from penstock.cdc.target import SourceWatermark, TargetProgress
 from tests.cdc.sync.streams import TOPIC, rows, send
 
 

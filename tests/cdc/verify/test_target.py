@@ -10,7 +10,7 @@ from deltalake import CommitProperties, write_deltalake
 
 from penstock.cdc.delta.location import Location
 from penstock.cdc.events.sources import TableId
-from penstock.cdc.targets import Target, TargetOwner, encode_metadata
+from penstock.cdc.target import Target, TargetOwner, encode_metadata
 from penstock.cdc.verify.target import find_target, open_target
 from penstock.log.errors import InvalidArgument, StoreUnavailable
 from tests.cdc.columns import target_column

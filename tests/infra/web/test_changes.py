@@ -13,7 +13,7 @@ import pytest
 from penstock import aio
 from penstock.cdc.events.sources import TableId
 from penstock.cdc.sync.record import SyncRecord, TableStop, encode_record, record_key, size_key, sync_group
-from penstock.cdc.targets import TargetProgress
+from penstock.cdc.target import TargetProgress
 from penstock.log.stores.protocol import Put
 from tests.infra.web.conftest import Open
 from tests.infra.web.shop import HOSTILE

@@ -11,7 +11,7 @@ from deltalake import DeltaTable
 
 from penstock import SyncOptions, sync
 from penstock.cdc.sync.options import NO_STEPS, BatchReport, Moment
-from penstock.cdc.targets import decode_metadata
+from penstock.cdc.target import decode_metadata
 from tests.cdc.sync.crashes import Crash
 from tests.cdc.sync.streams import TOPIC, event, rows, send
 from tests.spark.sync.engines import BY_SPARK, IN_DRIVER, Way, in_each_way, merged_by

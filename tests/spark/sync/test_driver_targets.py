@@ -12,9 +12,9 @@ from deltalake import DeltaTable
 
 from penstock import SyncOptions, sync
 from penstock.cdc.delta.compaction import FILES_MIN
-from penstock.cdc.delta.tables import DeltalakeTargets
+from penstock.cdc.delta.deltalake_targets import DeltalakeTargets
 from penstock.cdc.events.sources import TableId
-from penstock.cdc.targets import Target, TargetOwner
+from penstock.cdc.target import Target, TargetOwner
 from penstock.log.errors import InvalidArgument
 from penstock.spark.sync.driver_targets import DriverTargets
 from penstock.spark.sync.tables import SparkTargets

@@ -7,7 +7,7 @@ import pytest
 from penstock.cdc.events.sources import TableId
 from penstock.cdc.fold.fold_result import RefusedEvent
 from penstock.cdc.sync.targets.error_hints import wider_columns
-from penstock.cdc.targets import Target, TargetColumn
+from penstock.cdc.target import Target, TargetColumn
 from tests.cdc.columns import target_column, target_types
 
 TARGET = Target(TableId("public", "t"), "t", (target_column("id", "int"), target_column("n", "decimal(5,2)")), ("id",))

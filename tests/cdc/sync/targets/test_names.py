@@ -15,7 +15,7 @@ from penstock import SyncOptions, sync
 from penstock.cdc.sync.plan import SyncPlan
 from penstock.cdc.sync.record import SyncRecord, read_record
 from penstock.cdc.sync.run import SyncRun
-from penstock.cdc.targets import TargetRefused, folder_name
+from penstock.cdc.target import TargetRefused, folder_name
 from penstock.coordinator.lakes import LakePlace, OpenLake
 from penstock.log.errors import InvalidArgument
 from tests.cdc.sync.streams import TOPIC, Row, event, rows, send

@@ -11,9 +11,9 @@ from deltalake import CommitProperties, DeltaTable, write_deltalake
 
 import penstock
 from penstock import SyncOptions, sync
-from penstock.cdc.delta.tables import DeltalakeTargets
+from penstock.cdc.delta.deltalake_targets import DeltalakeTargets
 from penstock.cdc.events.sources import TableId
-from penstock.cdc.targets import Target, TargetOwner, TargetProgress, encode_metadata
+from penstock.cdc.target import Target, TargetOwner, TargetProgress, encode_metadata
 from penstock.log.errors import ReopenError
 from tests.cdc.columns import target_column
 from tests.cdc.sync.streams import TOPIC, event, group_for, rows, send

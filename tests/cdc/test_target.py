@@ -6,7 +6,7 @@ import pytest
 
 from penstock.cdc.delta.commit_retry import commit_with_retry
 from penstock.cdc.events.sources import TableId
-from penstock.cdc.targets import TableDeclarations, TargetRefused, folder_name, target_names
+from penstock.cdc.target import TableDeclarations, TargetRefused, folder_name, target_names
 from penstock.log.errors import InvalidArgument, RetryError
 from tests.cdc.applied import Memory
 from tests.cdc.reference import Message

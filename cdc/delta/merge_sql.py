@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..changes import ALWAYS
 from ..fold.fold_result import LastTruncate
-from ..targets import POSITION
+from ..target import POSITION
 
 PUT, LEVEL, SINCE = "__put", "__level", "__since"
 """Columns of the rows to merge. ``__put``: whether the key has a row after the merge. ``__level``: the target's row is replaced or deleted if its

@@ -16,7 +16,7 @@ from ...log.schema.fields import FieldType
 from ..changes import Key, TargetRow
 from ..events.target_types import target_type_of_arrow
 from ..fold.fold_result import LastTruncate
-from ..targets import (
+from ..target import (
     APP_ID,
     POSITION,
     PROPERTY,
@@ -34,7 +34,7 @@ from .commit_retry import commit_with_retry, one_line
 from .compaction import FILES_MIN, NOTHING, TargetCompactionResult, file_bytes
 from .key_ranges import KeyRanges, key_ranges_of, table_of
 from .location import Location
-from .merge_conditions import PUT, SINCE, apply_condition, truncate_condition
+from .merge_sql import PUT, SINCE, apply_condition, truncate_condition
 from .reader import open_table, query, schema_of
 
 if TYPE_CHECKING:

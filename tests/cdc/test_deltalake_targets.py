@@ -9,10 +9,10 @@ import pyarrow as pa
 import pytest
 
 from penstock.cdc.changes import ALWAYS, NetChange
-from penstock.cdc.delta.tables import DeltalakeTargets
+from penstock.cdc.delta.deltalake_targets import DeltalakeTargets
 from penstock.cdc.events.sources import TableId
 from penstock.cdc.sync.backends.merge_rows import batch_of, rows_schema
-from penstock.cdc.targets import Target, TargetOwner, TargetRefused
+from penstock.cdc.target import Target, TargetOwner, TargetRefused
 from penstock.log.errors import InvalidArgument, NotSupported
 from tests.cdc.columns import target_column
 
