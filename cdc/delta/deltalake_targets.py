@@ -52,7 +52,7 @@ _KEPT_MAX = 128
 class DeltalakeTargets:
     """The targets in one folder."""
 
-    def __init__(self, into: str, *, guard: bool) -> None:
+    def __init__(self, into: str, *, by_position: bool) -> None:
         """Raises `MissingDependency` without deltalake, `InvalidArgument` for an unknown kind of place."""
         try:
             import deltalake  # noqa: F401 - only whether it is there
@@ -64,7 +64,7 @@ class DeltalakeTargets:
             ) from error
         self._into = Location.of(into)
         self._options = dict(self._into.options) or None
-        self._guard = guard
+        self._by_position = by_position
         self._kept: dict[str, tuple[DeltaTable, Mapping[str, Any]]] = {}
         """Tables after this object's merges, with the commit of each; the last used at the end."""
         self._keeping = Lock()  # merges run side by side
@@ -117,7 +117,7 @@ class DeltalakeTargets:
                 "this engine keeps no history", operation="sync", object=self.path(target.name), hint="engine='spark' does"
             )
         fields = [pa.field(column.name, arrow_type(column.type)) for column in target.columns]
-        position = [pa.field(POSITION, pa.int64())] if self._guard else []
+        position = [pa.field(POSITION, pa.int64())] if self._by_position else []
         DeltaTable.create(
             self.path(target.name),
             pa.schema([*fields, *position]),
@@ -157,7 +157,9 @@ class DeltalakeTargets:
         import pyarrow.compute as pc
 
         wanted, found = set(keys), dict[Key, TargetRow]()
-        names = ", ".join([*(quoted(column.name) for column in target.columns), POSITION if self._guard else f"null as {POSITION}"])
+        names = ", ".join(
+            [*(quoted(column.name) for column in target.columns), POSITION if self._by_position else f"null as {POSITION}"]
+        )
         listed = table_of(target, wanted)
         fields = [pa.field(column.name, arrow_type(column.type)) for column in target.columns]
         schema = pa.schema([*fields, pa.field(POSITION, pa.int64())])
@@ -206,8 +208,8 @@ class DeltalakeTargets:
         # deltalake looks for one range of keys by itself.
         reach = {} if truncate is not None else {name: one for name, one in key_ranges_of(rows, target.key).items() if len(one) > 1}
         on = " AND ".join([*same, *key_condition(reach, "t.")])
-        counts = apply_condition(guard=self._guard)
-        least = f"coalesce(t.{POSITION}, 0)" if self._guard else "0"
+        counts = apply_condition(by_position=self._by_position)
+        least = f"coalesce(t.{POSITION}, 0)" if self._by_position else "0"
         changed, inserted = {}, {}
         for column in target.columns:
             name = quoted(column.name)
@@ -220,7 +222,7 @@ class DeltalakeTargets:
                     else f"CASE WHEN s.{level} IS NULL OR s.{level} >= {least} THEN s.{name} ELSE t.{name} END"
                 )
                 changed[name] = kept or f"s.{name}"
-        if self._guard:
+        if self._by_position:
             changed[POSITION] = inserted[POSITION] = f"s.{POSITION}"
         merging = table.merge(
             source,
@@ -234,7 +236,7 @@ class DeltalakeTargets:
             merging = merging.when_matched_update(changed, f"s.{PUT} AND {counts}")
         merging = merging.when_not_matched_insert(inserted, f"s.{PUT}")
         if truncate is not None:
-            merging = merging.when_not_matched_by_source_delete(truncate_condition(truncate, guard=self._guard))
+            merging = merging.when_not_matched_by_source_delete(truncate_condition(truncate, by_position=self._by_position))
         version = table.version()
         merging.execute()
         if table.version() == version:  # no row has changed, so there was no commit, which has to carry the target's progress

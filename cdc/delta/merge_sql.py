@@ -13,11 +13,11 @@ all. A row at position 7, under ``__level`` 9 and ``__since`` [9, 5], gets the f
 """
 
 
-def apply_condition(*, guard: bool) -> str:
+def apply_condition(*, by_position: bool) -> str:
     """The SQL condition that a net change (s) changes the row that it meets (t)."""
-    return f"(t.{POSITION} IS NULL OR s.{LEVEL} >= t.{POSITION})" if guard else "true"
+    return f"(t.{POSITION} IS NULL OR s.{LEVEL} >= t.{POSITION})" if by_position else "true"
 
 
-def truncate_condition(truncate: LastTruncate, *, guard: bool) -> str | None:
+def truncate_condition(truncate: LastTruncate, *, by_position: bool) -> str | None:
     """The SQL condition for the rows (t) that a truncate removes; None: all."""
-    return f"t.{POSITION} IS NULL OR t.{POSITION} < {truncate.position}" if guard and truncate.position != ALWAYS else None
+    return f"t.{POSITION} IS NULL OR t.{POSITION} < {truncate.position}" if by_position and truncate.position != ALWAYS else None

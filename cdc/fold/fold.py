@@ -224,7 +224,7 @@ def _is_applied(target: Target | None, place: Place) -> bool:
 
 def _check_applicable(change: ChangeEvent, plan: TablePlan) -> None:
     """Raise `UnfitValue` for a truncate without an order, or a column that the target is known to refuse."""
-    if change.op == "t" and plan.truncates == "ordered" and (change.position is None or not plan.guard):
+    if change.op == "t" and plan.truncates == "ordered" and (change.position is None or not plan.by_position):
         raise UnfitValue(UNORDERED)
     for name, reason in plan.unwritable.items():
         if name in change.row:

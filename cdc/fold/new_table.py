@@ -38,7 +38,7 @@ class NewTable:
         observed = self.observed = self.observed or ObservedColumns()
         observed.key = observed.key or key
         if truncate:
-            observed.note_truncate(change.position if self._plan.guard else None, place)
+            observed.note_truncate(change.position if self._plan.by_position else None, place)
             return observed
         observed.note(change, place, frozenset(), unavailable)
         if not key:

@@ -29,7 +29,7 @@ class TablePlan:
     values: ValueOptions
     forms: Mapping[str, ColumnForm]
     """How events write a column when their schema leaves it open, by column."""
-    guard: bool
+    by_position: bool
     bars: Mapping[int, RefusedEvent]
     unwritable: Mapping[str, str]
 
@@ -42,7 +42,7 @@ class FoldPlan:
     tables: frozenset[str] | None = None
     """Only these tables; None: all."""
     keys: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    guard: bool = True
+    by_position: bool = True
     bars: Mapping[TableId, Mapping[int, RefusedEvent]] = field(default_factory=dict)
     """The first event that cannot be applied, by table and queue. Later events of the table in that queue are not applied either."""
     reading: ValueOptions = field(default_factory=ValueOptions)
@@ -70,7 +70,7 @@ class FoldPlan:
             policy=policy,
             values=replace(self.reading, unfit_times=times, unfit_nulls=policy == "null"),
             forms=merged_declarations(self.reading.forms, source),
-            guard=self.guard,
+            by_position=self.by_position,
             bars=self.bars.get(source, {}),
             unwritable=self.unwritable.get(source, {}),
         )

@@ -23,7 +23,7 @@ class TableFold:
     """Changes of rows, and how far the source's positions are."""
 
     def __init__(self, decoder: RowDecoder, plan: TablePlan) -> None:
-        self._plan, self._guard = plan, plan.guard
+        self._plan, self._by_position = plan, plan.by_position
         self.decoder, self.target = decoder, decoder.target
         self.nets: dict[int, dict[Key, NetChange]] = {}
         """The net changes by queue and row."""
@@ -41,15 +41,15 @@ class TableFold:
         watermarks = progress.watermarks
         self._newest = {queue: watermark.position for queue, watermark in watermarks.items()}
         """The highest position, by queue."""
-        self._behind = {queue: watermark.behind if plan.guard else 0 for queue, watermark in watermarks.items()}
+        self._behind = {queue: watermark.behind if plan.by_position else 0 for queue, watermark in watermarks.items()}
         self._origins = {queue: watermark.origins for queue, watermark in watermarks.items()}
         """The servers of these positions, by queue."""
 
     def apply(self, change: ChangeEvent, place: Place, stored_us: int) -> bool:
         """Apply an event. False: a truncate that lies before the last one. Raises `UnfitValue`."""
-        queue, position = place[0], change.position if self._guard else None
+        queue, position = place[0], change.position if self._by_position else None
         self.last[queue] = change
-        if self._guard:
+        if self._by_position:
             self._check_origin(queue, change)
         if change.key and change.key.keys() != self.decoder.key_names:
             self._check_key(change)

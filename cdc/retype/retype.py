@@ -101,7 +101,7 @@ class _Retype:
 
     def __init__(self, plan: SyncPlan, record: SyncRecord, lease: SyncLease | None) -> None:
         self._plan, self._record, self._lease = plan, record, lease
-        self._tables = DeltalakeTargets(plan.into, guard=True)
+        self._tables = DeltalakeTargets(plan.into, by_position=True)
         self._owner = TargetOwner(plan.topic, record.life, plan.name)
         self._source_types = SourceTypes(plan)
 

@@ -91,7 +91,7 @@ class SyncEngine:
                 self._backend,
                 self._own,
                 plan.options.rejected,
-                guard=plan.guard,
+                by_position=plan.by_position,
                 adopt=plan.options.adopt,
                 above=commits_above(plan),
             )

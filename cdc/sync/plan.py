@@ -57,7 +57,7 @@ class SyncPlan:
         )
 
     @property
-    def guard(self) -> bool:
+    def by_position(self) -> bool:
         """Whether the source's positions order events."""
         return self.options.guard == "position"
 
@@ -72,7 +72,7 @@ class SyncPlan:
             {},
             self.tables,
             self.declared.keys,
-            self.guard,
+            self.by_position,
             reading=self.reading,
             truncates=self.options.truncates,
             one_queue=one_queue,

@@ -34,8 +34,10 @@ class SparkBackend:
         self._session = spark.newSession()
         self._events_in_driver = plan.options.events_in_driver
         self.merges_at_once = plan.options.merges_at_once or at_once()
-        driver_targets = DriverTargets.of(self._session, plan.into, guard=plan.guard, bytes_max=plan.options.target_bytes_in_driver)
-        self.tables = SparkTargets(self._session, plan.into, guard=plan.guard, driver_targets=driver_targets)
+        driver_targets = DriverTargets.of(
+            self._session, plan.into, by_position=plan.by_position, bytes_max=plan.options.target_bytes_in_driver
+        )
+        self.tables = SparkTargets(self._session, plan.into, by_position=plan.by_position, driver_targets=driver_targets)
 
     def rows_of(self, rows: pa.Table) -> pa.Table:
         return rows

@@ -33,14 +33,14 @@ class DriverTargets:
     """The targets in one folder that this process may write. A result of None leaves the work to Spark, with nothing done."""
 
     @classmethod
-    def of(cls, session: SparkSession, into: str, *, guard: bool, bytes_max: int) -> Self | None:
+    def of(cls, session: SparkSession, into: str, *, by_position: bool, bytes_max: int) -> Self | None:
         """None without deltalake, in a store, where Spark's commits cannot be kept out, or where Python's threads have no JVM threads to
         hold a lock.
         """
         if bytes_max == 0 or not can_lock(session) or not is_on_disk(session, into):
             return None
         try:
-            return cls(session, DeltalakeTargets(into, guard=guard), bytes_max)
+            return cls(session, DeltalakeTargets(into, by_position=by_position), bytes_max)
         except MissingDependency:
             return None
 

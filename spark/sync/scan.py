@@ -72,7 +72,7 @@ def rows_of(
     from pyspark.sql import functions as F
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    schema = rows_schema(target, guard=scan.plan.guard)
+    schema = rows_schema(target, by_position=scan.plan.by_position)
     mine = found.where(F.col("table") == scan.sources.index(target.source))
     if target.history:
         return history_rows(mine, target, scan.steps)

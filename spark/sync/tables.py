@@ -67,11 +67,11 @@ _TASK_SAYS = re.compile(r"^(?:[\w.]*\.)?Unfit: (.+)$", re.MULTILINE)
 class SparkTargets:
     """The targets in one folder. Threads may merge into different ones at once."""
 
-    def __init__(self, session: SparkSession, into: str, *, guard: bool, driver_targets: DriverTargets | None) -> None:
+    def __init__(self, session: SparkSession, into: str, *, by_position: bool, driver_targets: DriverTargets | None) -> None:
         self._session = session
         self._sessions = SessionPool(session)
         self._into = into.rstrip("/")
-        self._guard = guard
+        self._by_position = by_position
         self._driver_targets = driver_targets
 
     def path(self, name: str) -> str:
@@ -148,7 +148,7 @@ class SparkTargets:
             builder.execute()
 
     def _wanted(self, target: Target) -> list[tuple[str, str]]:
-        own = [(POSITION, "bigint")] if self._guard or target.history else []
+        own = [(POSITION, "bigint")] if self._by_position or target.history else []
         if target.history:
             own += [(OP, "string"), (VALID_FROM, "timestamp"), (VALID_TO, "timestamp"), (CURRENT, "boolean")]
         return [(column.name, str(column.type)) for column in target.columns] + own
@@ -180,11 +180,11 @@ class SparkTargets:
         table = (
             self._session.read.format("delta").load(self.path(target.name)).where(key_condition(key_ranges_of(listed, target.key)))
         )
-        names = [*(quoted(column.name) for column in target.columns), *([POSITION] if self._guard else [])]
+        names = [*(quoted(column.name) for column in target.columns), *([POSITION] if self._by_position else [])]
         found = table.join(wanted, list(target.key), "left_semi").select(*names)
         values = (tuple(column) for column in zip(*(one.to_pylist() for one in found.toArrow().columns), strict=True))
         width = len(target.columns)
-        rows = [TargetRow(row[:width], row[width] if self._guard else None) for row in values]
+        rows = [TargetRow(row[:width], row[width] if self._by_position else None) for row in values]
         return {tuple(row.values[place] for place in target.key_places): row for row in rows}
 
     def merge(
@@ -263,14 +263,14 @@ class SparkTargets:
                     table, history_source(rows, table.toDF(), target, key_ranges), target, truncate, match_condition
                 )
             on = F.expr(" AND ".join(f"t.{quoted(key)} = s.{quoted(key)}" for key in target.key)) & match_condition
-            counts = apply_condition(guard=self._guard)
+            counts = apply_condition(by_position=self._by_position)
             merge = table.alias("t").merge(rows.alias("s"), on).whenMatchedDelete(f"NOT s.{PUT} AND {counts}")
             if changed := self._changed(target, partial=partial):
                 merge = merge.whenMatchedUpdate(f"s.{PUT} AND {counts}", set=dict(changed))
             values = {quoted(name): f"s.{quoted(name)}" for name, _ in self._wanted(target)}
             merge = merge.whenNotMatchedInsert(f"s.{PUT}", values=dict(values))
             if truncate is not None:
-                merge = merge.whenNotMatchedBySourceDelete(truncate_condition(truncate, guard=self._guard))
+                merge = merge.whenNotMatchedBySourceDelete(truncate_condition(truncate, by_position=self._by_position))
             done = merge.execute()
             return bool(done.collect())
 
@@ -281,9 +281,9 @@ class SparkTargets:
                 name = quoted(column.name)
                 changed[name] = f"s.{name}"
                 if partial:
-                    since = f"s.{SINCE}[{place}] >= {f'coalesce(t.{POSITION}, 0)' if self._guard else 0}"
+                    since = f"s.{SINCE}[{place}] >= {f'coalesce(t.{POSITION}, 0)' if self._by_position else 0}"
                     changed[name] = f"CASE WHEN s.{SINCE} IS NULL OR {since} THEN s.{name} ELSE t.{name} END"
-        return changed | ({POSITION: f"s.{POSITION}"} if self._guard else {})
+        return changed | ({POSITION: f"s.{POSITION}"} if self._by_position else {})
 
     def _planning(self, target: Target) -> dict[str, str]:
         """The settings for a MERGE of few rows, planned once: planning each stage anew takes three times the jobs."""

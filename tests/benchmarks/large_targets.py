@@ -152,7 +152,7 @@ def _in_a_process(into: Path, steps: Sequence[tuple[pa.Table, int]]) -> list[Mer
 
 
 def _without_spark(into: Path, steps: Sequence[tuple[pa.Table, int]], parent: Connection) -> None:
-    tables, merged = DeltalakeTargets(str(into.parent), guard=True), []
+    tables, merged = DeltalakeTargets(str(into.parent), by_position=True), []
     memory_bytes, enough = [0], threading.Event()
 
     def look() -> None:
@@ -173,7 +173,7 @@ def _by_spark(spark: SparkSession, into: Path, way: str, steps: Sequence[tuple[p
 
     for asked in WITH_SPARK.get(way, ()):
         spark.sql(f"ALTER TABLE delta.`{into}` {asked}")
-    tables = SparkTargets(spark, str(into.parent), guard=True, driver_targets=None)
+    tables = SparkTargets(spark, str(into.parent), by_position=True, driver_targets=None)
 
     def merge(changed: pa.Table, number: int) -> None:
         if way == BY_HAND:
@@ -228,7 +228,7 @@ def target(commits: int) -> Target:
 
 def make(path: Path, count: int) -> None:
     """A target of so many rows, with even ids, so that there is room between them."""
-    DeltalakeTargets(str(path.parent), guard=True).create(target(0), OWNER)
+    DeltalakeTargets(str(path.parent), by_position=True).create(target(0), OWNER)
     per_file = min(_ROWS_PER_FILE, max(1, count // _FILES_MIN))
     actions: list[AddAction | RemoveAction] = []
     for number, start in enumerate(range(0, count, per_file)):

@@ -30,7 +30,7 @@ class Memory:
     """Targets in memory. ``tasks``: the fold of each batch is shared by so many, queue by queue."""
 
     declared: TableDeclarations = field(default_factory=TableDeclarations)
-    guard: bool = True
+    by_position: bool = True
     tasks: int = 1
     truncates: Truncates = "queue"
     targets: dict[TableId, Target] = field(default_factory=dict)
@@ -63,7 +63,7 @@ class Memory:
                 targets,
                 None,
                 self.declared.keys,
-                self.guard,
+                self.by_position,
                 reading=ValueOptions(forms=self.declared.forms),
                 truncates=self.truncates,
             )

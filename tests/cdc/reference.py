@@ -65,9 +65,9 @@ class Reference:
         self,
         declared: Mapping[str, Mapping[str, str]] | None = None,
         keys: Mapping[str, Sequence[str]] | None = None,
-        guard: bool = True,
+        by_position: bool = True,
     ) -> None:
-        self.declared, self.keys, self.guard = declared or {}, keys or {}, guard
+        self.declared, self.keys, self.by_position = declared or {}, keys or {}, by_position
         self.tables: dict[Table, TableState] = {}
         self.batch = 0
 
@@ -96,7 +96,7 @@ class Reference:
         table = (source.get("schema") or source.get("db"), source["table"])
         state = self.tables.setdefault(table, TableState())
         if state.stopped is None:
-            position = position_of(source, value.get("transaction")) if self.guard else None
+            position = position_of(source, value.get("transaction")) if self.by_position else None
             try:
                 self._change(table, state, message, value, position, (key, key_schema), schema)
             except CannotBeApplied:

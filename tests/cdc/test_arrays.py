@@ -160,7 +160,7 @@ KINDS = ("bigint", "decimal(12,2)", "array<string>", "timestamp", "timestamp_ntz
 def test_deltalake_makes_and_finds_columns_of_arrays(tmp_path: Path) -> None:
     columns = (target_column("id", "bigint"), *(target_column(f"c{number}", f"array<{kind}>") for number, kind in enumerate(KINDS)))
     target = Target(TableId(None, "t"), "t", columns, ("id",))
-    tables = DeltalakeTargets(str(tmp_path), guard=True)
+    tables = DeltalakeTargets(str(tmp_path), by_position=True)
     tables.create(target, TargetOwner("topic", 1, "sync"))
     tables.add_columns(target, [target_column("later", "array<timestamp_ntz>")])
     found = tables.find("t")

@@ -39,7 +39,7 @@ TARGET = Target(TableId("s", "t"), "t", COLUMNS, ("id",))
 
 
 def test_a_target_is_found_with_the_columns_that_it_was_made_with(tmp_path: Path) -> None:
-    tables = DeltalakeTargets(str(tmp_path), guard=True)
+    tables = DeltalakeTargets(str(tmp_path), by_position=True)
     assert (tables.find("t"), tables.written("t"), tables.exists("t")) == (None, None, False)
     tables.create(TARGET, OWNER)
     found = tables.find("t")
@@ -52,26 +52,26 @@ def test_a_target_is_found_with_the_columns_that_it_was_made_with(tmp_path: Path
 
 def test_a_target_s_log_has_a_checkpoint_before_it_is_long(tmp_path: Path) -> None:
     """Each merge reads what came since the last one."""
-    tables = DeltalakeTargets(str(tmp_path), guard=False)
+    tables = DeltalakeTargets(str(tmp_path), by_position=False)
     target = Target(TARGET.source, "t", COLUMNS[:1], ("id",))
     tables.create(target, OWNER)
     for number in range(1, 25):
         target = target.reached({0: number}, None)
         net = NetChange(put=True, values=(number,), since=None, position=None, level=ALWAYS, place=(0, number))
-        rows = batch_of(target, schema := rows_schema(target, guard=False), [((number,), net)])
+        rows = batch_of(target, schema := rows_schema(target, by_position=False), [((number,), net)])
         assert tables.merge(target, pa.Table.from_batches([rows], schema), OWNER, partial=False)
     assert list((tmp_path / "t" / "_delta_log").glob("*.checkpoint.parquet"))
 
 
 def test_a_target_with_history_is_not_made(tmp_path: Path) -> None:
-    tables = DeltalakeTargets(str(tmp_path), guard=True)
+    tables = DeltalakeTargets(str(tmp_path), by_position=True)
     with pytest.raises(NotSupported, match="keeps no history"):
         tables.create(Target(TARGET.source, "t", COLUMNS, ("id",), history=True), OWNER)
     assert not tables.exists("t")
 
 
 def test_a_target_with_column_mapping_gets_no_columns(tmp_path: Path) -> None:
-    tables = DeltalakeTargets(str(tmp_path), guard=False)
+    tables = DeltalakeTargets(str(tmp_path), by_position=False)
     tables.create(Target(TARGET.source, "t", COLUMNS[:1], ("id",)), OWNER)
     (log,) = (tmp_path / "t" / "_delta_log").glob("*.json")
     actions = [json.loads(line) for line in log.read_text().splitlines()]
@@ -90,7 +90,7 @@ def test_a_target_with_column_mapping_gets_no_columns(tmp_path: Path) -> None:
 
 
 def test_a_target_that_has_gone_is_named(tmp_path: Path) -> None:
-    tables = DeltalakeTargets(str(tmp_path), guard=False)
+    tables = DeltalakeTargets(str(tmp_path), by_position=False)
     for use in (lambda: tables.add_columns(TARGET, COLUMNS), lambda: tables.rows(TARGET, [(1,)])):
         with pytest.raises(InvalidArgument, match="the target has gone"):
             use()

@@ -282,10 +282,10 @@ def test_events_that_lie_behind_what_their_queue_has_told_are_counted_until_it_i
         place = {"file": f"binlog.{position:06}", "pos": 4, "row": 0}
         return changed(op, 1, n=position).replace(b'"table": "t"', b'"table": "t", ' + json.dumps(place).encode()[1:-1])
 
-    def told(target: Target, queues: dict[int, list[int]], *, guard: bool = True) -> dict[int, tuple[int, int]]:
+    def told(target: Target, queues: dict[int, list[int]], *, by_position: bool = True) -> dict[int, tuple[int, int]]:
         parts = []
         for queue, positions in queues.items():
-            fold = Fold(FoldPlan({source: target}, guard=guard))
+            fold = Fold(FoldPlan({source: target}, by_position=by_position))
             for offset, position in enumerate(positions):
                 fold.add(queue, offset, at(position))
             fold.add(queue, len(positions), changed("u", 1))  # of no position
@@ -299,8 +299,8 @@ def test_events_that_lie_behind_what_their_queue_has_told_are_counted_until_it_i
     )
     assert told(before, {0: [1]}) == {0: (412, 4)}
     assert told(before, {0: [1, 412]}) == {0: (412, 0)}
-    assert told(target, {0: [1]}, guard=False) == {}
-    assert told(before, {0: [1]}, guard=False) == {0: (412, 0)}
+    assert told(target, {0: [1]}, by_position=False) == {}
+    assert told(before, {0: [1]}, by_position=False) == {0: (412, 0)}
 
 
 def test_a_change_whose_time_no_version_can_have_stops_its_table() -> None:

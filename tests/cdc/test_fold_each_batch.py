@@ -21,9 +21,9 @@ def known(row: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in row.items() if value is not None}
 
 
-def check(stream: Stream, data: st.DataObject, by: By, *, guard: bool = True) -> None:
-    tables = Memory(TableDeclarations.of(stream.declared, None), guard, tasks=data.draw(st.integers(1, 2)))
-    reference = Reference(stream.declared, guard=guard)
+def check(stream: Stream, data: st.DataObject, by: By, *, by_position: bool = True) -> None:
+    tables = Memory(TableDeclarations.of(stream.declared, None), by_position, tasks=data.draw(st.integers(1, 2)))
+    reference = Reference(stream.declared, by_position=by_position)
     cut = data.draw(batches(stream.told, by))
     for batch in cut:
         reference.apply(batch)
@@ -44,7 +44,7 @@ def test_tables_in_their_queues(stream: Stream, data: st.DataObject) -> None:
 
 @given(streams(), st.data())
 def test_tables_in_their_queues_without_the_guard(stream: Stream, data: st.DataObject) -> None:
-    check(stream, data, "table", guard=False)
+    check(stream, data, "table", by_position=False)
 
 
 # Rows of a snapshot without positions, and a truncate by another queue in the same batch: which came first cannot be told.
@@ -135,7 +135,7 @@ def test_a_truncate_before_anything_else_of_its_table_stops_it_too_unless_trunca
 
 
 def test_without_the_guard_no_truncate_has_a_position() -> None:
-    tables = Memory(guard=False, truncates="ordered")
+    tables = Memory(by_position=False, truncates="ordered")
     tables.apply([Message(0, 0, event("c", 1, {"id": 1})), Message(0, 1, event("t", 2, None))])
     assert tables.stopped == {TableId("shop", "t"): {0: (1, UNORDERED)}}
 

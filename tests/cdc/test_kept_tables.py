@@ -53,7 +53,7 @@ def test_what_others_committed_meanwhile_is_seen(merged: Merged, opened: list[st
 
 
 def test_a_merge_of_another_driver_is_not_done_again(merged: Merged) -> None:
-    other = DeltalakeTargets(str(Path(merged.path).parent), guard=True)
+    other = DeltalakeTargets(str(Path(merged.path).parent), by_position=True)
     mine, merged.tables = merged.tables, other
     merged.merge({(2,): 2})
     merged.tables, merged.merges = mine, 1
@@ -102,7 +102,7 @@ def test_more_tables_than_are_kept_are_merged_into_side_by_side(tmp_path: Path, 
     """The switch from thread to thread is made often; otherwise it would come between two lines once in hours."""
     monkeypatch.setattr(module, "_KEPT_MAX", 2)
     monkeypatch.setattr(module, "_newest_commit", lambda table: {"version": 1})
-    tables, interval_s = DeltalakeTargets(str(tmp_path), guard=True), sys.getswitchinterval()
+    tables, interval_s = DeltalakeTargets(str(tmp_path), by_position=True), sys.getswitchinterval()
 
     def keep(number: int) -> None:
         for name in range(20_000):

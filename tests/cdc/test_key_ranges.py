@@ -122,7 +122,7 @@ ROWS = 100
 
 @pytest.fixture
 def tables(tmp_path: Path) -> DeltalakeTargets:
-    return DeltalakeTargets(str(tmp_path), guard=False)
+    return DeltalakeTargets(str(tmp_path), by_position=False)
 
 
 def target(kind: str) -> Target:
@@ -137,7 +137,7 @@ def merge(
     tables: DeltalakeTargets, into: Target, nets: list[tuple[Key, NetChange]], *, truncate: LastTruncate | None = None
 ) -> Target:
     after = into.reached({0: into.progress.commits + 1}, None)
-    schema = rows_schema(after, guard=False)
+    schema = rows_schema(after, by_position=False)
     assert tables.merge(
         after, pa.Table.from_batches([batch_of(after, schema, nets)], schema), OWNER, partial=False, truncate=truncate
     )

@@ -31,7 +31,7 @@ class Merged:
 
     def __init__(self, folder: Path, *kinds: str) -> None:
         columns = [*(target_column(f"k{number}", kind) for number, kind in enumerate(kinds)), target_column("v", "bigint")]
-        self.tables = DeltalakeTargets(str(folder), guard=True)
+        self.tables = DeltalakeTargets(str(folder), by_position=True)
         self.target = Target(TableId("s", "t"), "t", tuple(columns), tuple(column.name for column in columns[:-1]))
         self.tables.create(self.target, OWNER)
         self.path = str(folder / "t")
@@ -46,7 +46,7 @@ class Merged:
             (key, NetChange(value is not None, (*key, value), None, self.merges, self.merges, (0, self.merges)))
             for key, value in rows.items()
         ]
-        schema = rows_schema(self.target, guard=True)
+        schema = rows_schema(self.target, by_position=True)
         table = pa.Table.from_batches([batch_of(self.target, schema, nets)] if nets else [], schema)
         target = replace(self.target, progress=TargetProgress(commits=self.merges))
         above = LastTruncate(self.merges, 0) if truncate else None

@@ -195,7 +195,7 @@ def test_arrow(kind: str) -> None:
 def test_columns_in_the_log_of_a_target(tmp_path: Path) -> None:
     columns = tuple(target_column(kind, kind) for kind in ARROW)
     target = Target(TableId("s", "t"), "t", columns, ("int",))
-    DeltalakeTargets(str(tmp_path), guard=False).create(target, TargetOwner("changes", 1, "s"))
+    DeltalakeTargets(str(tmp_path), by_position=False).create(target, TargetOwner("changes", 1, "s"))
     (log,) = (tmp_path / "t" / "_delta_log").glob("*.json")
     (schema,) = (
         action["metaData"]["schemaString"] for action in map(json.loads, log.read_text().splitlines()) if "metaData" in action

@@ -26,7 +26,7 @@ class LocalBackend:
     keeps_history = False
 
     def __init__(self, plan: SyncPlan) -> None:
-        self.tables = DeltalakeTargets(plan.into, guard=plan.guard)
+        self.tables = DeltalakeTargets(plan.into, by_position=plan.by_position)
         self.merges_at_once = plan.options.merges_at_once or at_once()
 
     def rows_of(self, rows: pa.Table) -> pa.Table:
@@ -65,7 +65,7 @@ class LocalFoldedBatch:
             for key, net in part.nets.get(target.source, ()):
                 nets[key] = merged(nets[key], net) if key in nets else net
         finished(nets, truncate, old)
-        schema = rows_schema(target, guard=self._scan.plan.guard)
+        schema = rows_schema(target, by_position=self._scan.plan.by_position)
         return pa.Table.from_batches([batch_of(target, schema, list(nets.items()))] if nets else [], schema)
 
     def drop(self) -> None:

@@ -22,9 +22,9 @@ ROWS_PER_BATCH = 8_192
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def rows_schema(target: Target, *, guard: bool) -> pa.Schema:
+def rows_schema(target: Target, *, by_position: bool) -> pa.Schema:
     fields = [pa.field(column.name, arrow_type(column.type)) for column in target.columns]
-    position = [pa.field(POSITION, pa.int64())] if guard else []
+    position = [pa.field(POSITION, pa.int64())] if by_position else []
     rest = [pa.field(PUT, pa.bool_()), pa.field(LEVEL, pa.int64()), pa.field(SINCE, pa.list_(pa.int64()))]
     return pa.schema([*fields, *position, *rest])
 

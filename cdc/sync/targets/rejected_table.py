@@ -36,10 +36,10 @@ _KEY = ("topic", "life", "queue", "offset", "column")
 class RejectedTable:
     """The side table of one driver, made for the first row."""
 
-    def __init__(self, backend: Backend, owner: TargetOwner, name: str, *, guard: bool, adopt: bool, above: int) -> None:
+    def __init__(self, backend: Backend, owner: TargetOwner, name: str, *, by_position: bool, adopt: bool, above: int) -> None:
         """``above``: a number above all commits of earlier runs."""
         self._backend, self._owner = backend, owner
-        self._guard, self._adopt = guard, adopt
+        self._by_position, self._adopt = by_position, adopt
         self._target = Target(TableId(None, name), name, _COLUMNS, _KEY, TargetProgress(commits=above))
         self.there = False
 
@@ -70,7 +70,7 @@ class RejectedTable:
         """Write the rows that are missing, in one commit. ``ends``: the batch's. Calls ``check`` before each attempt."""
         tables = self._backend.tables
         target = replace(self._target, progress=TargetProgress(ends, commits=self._target.progress.commits + 1))
-        schema = rows_schema(target, guard=self._guard)
+        schema = rows_schema(target, by_position=self._by_position)
         batch = batch_of(target, schema, [self._row(one) for one in events])
         rows = self._backend.rows_of(pa.Table.from_batches([batch], schema))
         if not tables.merge(target, rows, self._owner, partial=False, check=check):

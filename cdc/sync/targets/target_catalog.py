@@ -353,7 +353,7 @@ class TargetCatalog:
         check_history(target, path=path, wanted=plan.historic(source), kept=self._backend.keeps_history)
         if kept := kept_types_hint(path, target, merged_declarations(plan.declared.columns, source)):
             log.warning(kept)
-        if plan.guard and not target.history and POSITION not in found.others:
+        if plan.by_position and not target.history and POSITION not in found.others:
             self._check()
             self._tables.add_columns(target, [TargetColumn(POSITION, PrimitiveType.BIGINT)])
         self._targets[source], self._names[source] = target, name

@@ -33,7 +33,7 @@ def show_preview(session: CommandSession, topic: str, options: SyncOptions, engi
     if engine != "spark":
         plan.check_without_spark()
     with output.progress(f"reading {topic}"):
-        found = preview(plan, DeltalakeTargets(plan.into, guard=plan.guard), keeps_history=engine == "spark")
+        found = preview(plan, DeltalakeTargets(plan.into, by_position=plan.by_position), keeps_history=engine == "spark")
     if session.as_json:
         output.emit(
             {

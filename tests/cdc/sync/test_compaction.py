@@ -163,7 +163,7 @@ def test_none_is_compacted_if_nobody_wants_it(tmp_path: Path) -> None:
 
 def test_few_files_and_no_table_are_left_alone(tmp_path: Path) -> None:
     path = many_batches(tmp_path, FILES_MIN - 1, compact_every=1)
-    tables = DeltalakeTargets(str(path.parent), guard=True)
+    tables = DeltalakeTargets(str(path.parent), by_position=True)
     assert tables.compact("a") == NOTHING
     assert tables.compact("no such table") == NOTHING
     assert "OPTIMIZE" not in {commit["operation"] for commit in DeltaTable(str(path)).history()}
@@ -172,7 +172,7 @@ def test_few_files_and_no_table_are_left_alone(tmp_path: Path) -> None:
 def test_large_files_are_not_written_again(tmp_path: Path) -> None:
     path = many_batches(tmp_path, FILES_MIN, compact_every=0)
     DeltaTable(str(path)).alter.set_table_properties({"delta.targetFileSize": "100"})
-    assert DeltalakeTargets(str(path.parent), guard=True).compact("a") == NOTHING
+    assert DeltalakeTargets(str(path.parent), by_position=True).compact("a") == NOTHING
 
 
 @pytest.mark.parametrize("wrong", [-1, 1.5, True, "often"])
@@ -188,7 +188,7 @@ def test_a_merge_that_meets_a_compaction_is_made_once_behind_it(tmp_path: Path, 
     def beside_a_compaction(self: DeltalakeTargets, table: DeltaTable, *given: Any, **more: Any) -> bool:
         attempts.append(table.version())
         if len(attempts) == 1:
-            assert DeltalakeTargets(str(path.parent), guard=True).compact("a") is not None
+            assert DeltalakeTargets(str(path.parent), by_position=True).compact("a") is not None
         return merge_into(self, table, *given, **more)
 
     monkeypatch.setattr(DeltalakeTargets, "merge_into", beside_a_compaction)
@@ -203,7 +203,7 @@ def test_a_merge_that_meets_a_compaction_is_made_once_behind_it(tmp_path: Path, 
 
 def test_a_compaction_that_meets_a_merge_leaves_the_target_as_it_is(tmp_path: Path) -> None:
     path = many_batches(tmp_path, FILES_MIN, compact_every=0)
-    tables = DeltalakeTargets(str(path.parent), guard=True)
+    tables = DeltalakeTargets(str(path.parent), by_position=True)
     read = tables.open("a")
     assert read is not None
     lake = str(tmp_path / "lake")

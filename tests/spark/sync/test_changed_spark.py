@@ -93,7 +93,7 @@ def test_a_compaction_leaves_times_as_others_read_them(spark: SparkSession, tmp_
     for number, time in enumerate(times):
         send(lake, [row(number, "t", at=time)])
         assert sync(lake, TOPIC, SyncOptions(into=into, columns={"t": {"at": "timestamp"}}), spark=spark).await_termination()
-    done = SparkTargets(spark.newSession(), str(into), guard=True, driver_targets=None).compact("t")
+    done = SparkTargets(spark.newSession(), str(into), by_position=True, driver_targets=None).compact("t")
     assert done == TargetCompactionResult(2, 1)
     assert rows(into / "t") == [{"id": number, "at": datetime.fromisoformat(time)} for number, time in enumerate(times)]
 

@@ -157,7 +157,7 @@ def test_a_new_target_is_made_without_spark_where_nothing_is(spark: SparkSession
     assert (made_by(into / "t", "CREATE"), made_by(into / "spaced", "CREATE")) == (["deltalake"], ["spark"])
     spark.range(1).write.parquet(str(into / "files"))
     (into / "file").write_text("")
-    small = DriverTargets.of(spark, str(into), guard=True, bytes_max=1)
+    small = DriverTargets.of(spark, str(into), by_position=True, bytes_max=1)
     assert small is not None
     for name in ("files", "file"):
         assert (
@@ -182,7 +182,7 @@ def test_small_files_are_put_together_without_spark(spark: SparkSession, tmp_pat
     into = applied(spark, tmp_path, *events, max_events=1, compact_every=FILES_MIN)
     assert made_by(into / "t", "OPTIMIZE") == ["deltalake"]
     assert rows(into / "t") == [{"id": n} for n in sorted(range(FILES_MIN + 4), key=lambda n: repr({"id": n}))]
-    small = DriverTargets.of(spark, str(into), guard=True, bytes_max=1)
+    small = DriverTargets.of(spark, str(into), by_position=True, bytes_max=1)
     assert small is not None
     assert small.compact("t") is None, "too much to be held here"
 
@@ -197,7 +197,7 @@ def test_what_moved_rows_had_is_read_without_spark(spark: SparkSession, tmp_path
 
 def test_stores_other_than_this_machines_files_are_left_to_spark(spark: SparkSession, tmp_path: Path) -> None:
     def small(into: str, bytes_max: int = 1) -> DriverTargets | None:
-        return DriverTargets.of(spark, into, guard=True, bytes_max=bytes_max)
+        return DriverTargets.of(spark, into, by_position=True, bytes_max=bytes_max)
 
     assert small(str(tmp_path)) is not None
     assert small(str(tmp_path), 0) is None

@@ -113,7 +113,7 @@ def test_spark_puts_files_together_up_to_the_size_of_the_target(spark: SparkSess
     for number in range(2):
         send(lake, [change("c", number, v=0)], queues=1)
         assert sync(lake, TOPIC, SyncOptions(into=into, **BY_SPARK), spark=spark).await_termination()
-    tables = SparkTargets(spark.newSession(), str(into), guard=True, driver_targets=None)
+    tables = SparkTargets(spark.newSession(), str(into), by_position=True, driver_targets=None)
     DeltaTable(str(into / "t")).alter.set_table_properties({"delta.targetFileSize": "100"})
     spark.catalog.clearCache()
     assert tables.compact("t") == TargetCompactionResult(0, 0)

@@ -43,7 +43,7 @@ class Other:
 
     def reached(self, step: str, moment: str, what: str = "") -> None:
         if (step, moment) == ("merge", "in"):
-            tables = DeltalakeTargets(str(self._into), guard=True)
+            tables = DeltalakeTargets(str(self._into), by_position=True)
             found = tables.find("t")
             assert found is not None
             assert found.written is not None
@@ -70,7 +70,7 @@ def test_a_driver_that_stood_still_after_its_look_at_the_lease_commits_nothing_o
     run = sync(lake, TOPIC, SyncOptions(into=into), spark=session, steps=OtherHasMore(into))
     with pytest.raises(ReopenError, match="the target is further than this driver knows"):
         run.await_termination()
-    written = DeltalakeTargets(str(into), guard=True).written("t")
+    written = DeltalakeTargets(str(into), by_position=True).written("t")
     assert written is not None
     assert replace(written.progress, watermarks={}) == TargetProgress({0: 2, 1: 1}, None, commits=1)
     assert sync(lake, TOPIC, SyncOptions(into=into), spark=session).await_termination()
@@ -78,7 +78,7 @@ def test_a_driver_that_stood_still_after_its_look_at_the_lease_commits_nothing_o
 
 
 def test_a_merge_that_lost_against_another_commit_looks_at_the_rows_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    tables = DeltalakeTargets(str(tmp_path), guard=True)
+    tables = DeltalakeTargets(str(tmp_path), by_position=True)
     tables.create(TARGET, OWNER)
     opened: list[DeltaTable] = []
     really = DeltalakeTargets._as_of_now
@@ -110,7 +110,7 @@ def test_of_two_syncs_that_make_a_target_at_once_one_has_it(tmp_path: Path) -> N
     run = sync(lake, TOPIC, SyncOptions(into=into, name="one"), steps=Another())
     assert run.await_termination()
     assert "written by sync another of topic" in run.stopped["public.t"][0].reason
-    written = DeltalakeTargets(str(into), guard=True).written("t")
+    written = DeltalakeTargets(str(into), by_position=True).written("t")
     assert written is not None
     assert written.owner.name == "another"
 
@@ -145,7 +145,7 @@ def test_a_batch_that_changes_no_row_is_remembered_by_the_target(tmp_path: Path)
         send(lake, events, groups=[group] * len(events))
         assert sync(lake, TOPIC, SyncOptions(into=into)).await_termination()
     assert rows(into / "t") == []
-    written = DeltalakeTargets(str(into), guard=True).written("t")
+    written = DeltalakeTargets(str(into), by_position=True).written("t")
     assert written is not None
     assert written.progress.offsets == {0: 3, 1: 1}
 
@@ -154,7 +154,7 @@ def test_a_target_with_history_is_left_to_spark(tmp_path: Path) -> None:
     lake, into = str(tmp_path / "lake"), tmp_path / "targets"
     send(lake, [event("c", name, {"id": 1}, {"id": 1}, at=1) for name in "tu"], queues=1)
     assert sync(lake, TOPIC, SyncOptions(into=into)).await_termination()
-    written = DeltalakeTargets(str(into), guard=True).written("t")
+    written = DeltalakeTargets(str(into), by_position=True).written("t")
     assert written is not None
     kept = encode_metadata(written.owner, replace(TARGET, history=True, progress=written.progress))
     write_deltalake(  # as Spark would have left it
@@ -180,7 +180,7 @@ def test_a_target_that_is_further_than_the_driver_knows_ends_the_run(tmp_path: P
 
         def reached(self, step: str, moment: str, what: str = "") -> None:
             if (step, moment) == ("merge", "in"):
-                tables = DeltalakeTargets(str(into), guard=True)
+                tables = DeltalakeTargets(str(into), by_position=True)
                 found = tables.find("t")
                 assert found is not None
                 assert found.written is not None
