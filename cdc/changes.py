@@ -1,7 +1,7 @@
 """The fold of a batch's events of one row to one net change, relative to a row yet unseen.
 
 A row has the position of its event; events below it are skipped. So a net change's effect depends, column by column, on the
-position of the row that it meets. `NetChange.since` has the position from which each column counts.
+position of the row that it meets. `NetChange.column_positions` has the position from which each column counts.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ Key: TypeAlias = tuple[Any, ...]
 Place: TypeAlias = tuple[int, int]
 
 ALWAYS = 2**63 - 1
-"""The level of a change that applies at any position."""
+"""`NetChange.applies_up_to` of a change that applies at any position."""
 NEVER = -1
-"""The level of a column without an event: the row keeps its value."""
+"""The position of a column without an event: the row keeps its value."""
 
 
 class FormerRow(NamedTuple):
@@ -42,10 +42,10 @@ class NetChange(NamedTuple):
     put: bool
     values: tuple[Any, ...]
     """Values by column, `KEEP` where no event had it. A removed row's known values stay, for a row that moved."""
-    since: tuple[int, ...] | None
-    """Each column's level; None: ``level`` for all."""
+    column_positions: tuple[int, ...] | None
+    """The highest position of a row that takes the column's value; None: `applies_up_to` for all."""
     position: int | None
-    level: int
+    applies_up_to: int
     """The highest position of a row that the change applies to; `ALWAYS` after an event without a position."""
     place: Place
     moved: FormerRow | None = None
@@ -87,22 +87,24 @@ def apply_change(nets: dict[Key, NetChange], row: RowChange) -> None:
 def put(before: NetChange | None, values: tuple[Any, ...], position: int | None, place: Place) -> NetChange | None:
     """The net change after an upsert; None: it is skipped."""
     if before is None:
-        level = ALWAYS if position is None else position
+        applies_up_to = ALWAYS if position is None else position
         if KEEP not in values:
-            return NetChange(True, values, None, position, level, place)
-        since = tuple([NEVER if value is KEEP else level for value in values])
-        return NetChange(True, values, since, position, level, place)
+            return NetChange(True, values, None, position, applies_up_to, place)
+        known = tuple([NEVER if value is KEEP else applies_up_to for value in values])
+        return NetChange(True, values, known, position, applies_up_to, place)
     if position is not None and before.position is not None and position < before.position:
         return None
-    level = ALWAYS if position is None or before.level == ALWAYS else position
+    applies_up_to = ALWAYS if position is None or before.applies_up_to == ALWAYS else position
     if KEEP not in values:
-        return NetChange(True, values, None, position, level, place)
-    filled, since_all = list(values), [level] * len(values)
+        return NetChange(True, values, None, position, applies_up_to, place)
+    filled, column_positions = list(values), [applies_up_to] * len(values)
     for column, value in enumerate(values):
         if value is KEEP:
             filled[column] = before.values[column] if before.put else None
-            since_all[column] = _since(before, column)
-    return NetChange(True, tuple(filled), tuple(since_all), position, level, place, before.moved if before.put else None)
+            column_positions[column] = _column_position(before, column)
+    return NetChange(
+        True, tuple(filled), tuple(column_positions), position, applies_up_to, place, before.moved if before.put else None
+    )
 
 
 def remove(before: NetChange | None, width: int, position: int | None, place: Place) -> NetChange | None:
@@ -111,8 +113,8 @@ def remove(before: NetChange | None, width: int, position: int | None, place: Pl
         return NetChange(False, (KEEP,) * width, None, position, ALWAYS if position is None else position, place)
     if position is not None and before.position is not None and position < before.position:
         return None
-    level = ALWAYS if position is None or before.level == ALWAYS else position
-    return NetChange(False, before.values, None, position, level, place)
+    applies_up_to = ALWAYS if position is None or before.applies_up_to == ALWAYS else position
+    return NetChange(False, before.values, None, position, applies_up_to, place)
 
 
 def move(
@@ -137,11 +139,11 @@ def move(
     made = put(None, values, position, place)
     if put(before, values, position, place) is None or made is None:
         return None
-    level = ALWAYS if before is not None and before.level == ALWAYS else made.level
+    applies_up_to = ALWAYS if before is not None and before.applies_up_to == ALWAYS else made.applies_up_to
     # If nothing is found of the old row, the row that it meets keeps what it has, but not what it had before it was removed.
-    least = NEVER if before is None or before.put else before.level
-    since = tuple([least if value is KEEP else level for value in values])
-    return made._replace(level=level, since=since, moved=moved)
+    least = NEVER if before is None or before.put else before.applies_up_to
+    column_positions = tuple([least if value is KEEP else applies_up_to for value in values])
+    return made._replace(applies_up_to=applies_up_to, column_positions=column_positions, moved=moved)
 
 
 def merged(one: NetChange, other: NetChange) -> NetChange:
@@ -150,36 +152,36 @@ def merged(one: NetChange, other: NetChange) -> NetChange:
         first, last = (one, other) if one.position < other.position else (other, one)
     else:
         first, last = (one, other) if one.place < other.place else (other, one)
-    level = ALWAYS if first.level == ALWAYS else last.level
-    if not last.put or last.since is None:
+    applies_up_to = ALWAYS if first.applies_up_to == ALWAYS else last.applies_up_to
+    if not last.put or last.column_positions is None:
         values = (
             tuple([k if v is KEEP else v for v, k in zip(last.values, first.values, strict=True)]) if not last.put else last.values
         )
-        return last._replace(level=level, values=values)
-    values_all, since_all = list(last.values), list(last.since)
+        return last._replace(applies_up_to=applies_up_to, values=values)
+    values_all, column_positions = list(last.values), list(last.column_positions)
     for column in range(len(values_all)):
-        before = _since(first, column)
-        if before > since_all[column]:
+        before = _column_position(first, column)
+        if before > column_positions[column]:
             values_all[column] = first.values[column] if first.put else None
-            since_all[column] = before
-    return last._replace(values=tuple(values_all), since=tuple(since_all), level=level)
+            column_positions[column] = before
+    return last._replace(values=tuple(values_all), column_positions=tuple(column_positions), applies_up_to=applies_up_to)
 
 
 def truncated(net: NetChange, position: int | None, *, before_it: bool) -> NetChange:
     """The net change after a truncate at ``position``. ``before_it``: the change came earlier in the truncate's own queue."""
     gone = net.position < position if net.position is not None and position is not None else before_it
-    level = ALWAYS if position is None or net.level == ALWAYS else max(position, net.level)
+    applies_up_to = ALWAYS if position is None or net.applies_up_to == ALWAYS else max(position, net.applies_up_to)
     if gone:
-        return NetChange(False, (None,) * len(net.values), None, position, level, net.place)
-    if not net.put or net.since is None:
+        return NetChange(False, (None,) * len(net.values), None, position, applies_up_to, net.place)
+    if not net.put or net.column_positions is None:
         return net
     reset = ALWAYS if position is None else position
     moved = None if position is None else net.moved  # the row was there after the truncate
-    values, since = list(net.values), list(net.since)
-    for column, from_level in enumerate(since):
-        if from_level < reset and (position is not None or values[column] is KEEP):
-            values[column], since[column] = KEEP if values[column] is KEEP and moved is not None else None, reset
-    return net._replace(values=tuple(values), since=tuple(since), moved=moved)
+    values, column_positions = list(net.values), list(net.column_positions)
+    for column, column_position in enumerate(column_positions):
+        if column_position < reset and (position is not None or values[column] is KEEP):
+            values[column], column_positions[column] = KEEP if values[column] is KEEP and moved is not None else None, reset
+    return net._replace(values=tuple(values), column_positions=tuple(column_positions), moved=moved)
 
 
 def filled(net: NetChange, found: tuple[Any, ...] | None) -> NetChange:
@@ -187,11 +189,13 @@ def filled(net: NetChange, found: tuple[Any, ...] | None) -> NetChange:
 
     Without such a row, as when a move comes again, the target's row keeps its values.
     """
-    if found is None or net.since is None:
+    if found is None or net.column_positions is None:
         return net._replace(moved=None)
     values = [found[column] if value is KEEP else value for column, value in enumerate(net.values)]
-    since = [net.level if value is KEEP else since for value, since in zip(net.values, net.since, strict=True)]
-    return net._replace(values=tuple(values), since=tuple(since), moved=None)
+    column_positions = [
+        net.applies_up_to if value is KEEP else known for value, known in zip(net.values, net.column_positions, strict=True)
+    ]
+    return net._replace(values=tuple(values), column_positions=tuple(column_positions), moved=None)
 
 
 def finished(nets: dict[Key, NetChange], truncate: int | None, old: Mapping[Key, TargetRow] | None) -> None:
@@ -231,5 +235,5 @@ def _below(position: int | None, other: int | None) -> bool:
     return position is not None and other is not None and position < other
 
 
-def _since(net: NetChange, column: int) -> int:
-    return net.level if net.since is None or not net.put else net.since[column]
+def _column_position(net: NetChange, column: int) -> int:
+    return net.applies_up_to if net.column_positions is None or not net.put else net.column_positions[column]

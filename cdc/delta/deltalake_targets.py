@@ -34,7 +34,7 @@ from .commit_retry import commit_with_retry, one_line
 from .compaction import FILES_MIN, NOTHING, TargetCompactionResult, file_bytes
 from .key_ranges import KeyRanges, key_ranges_of, table_of
 from .location import Location
-from .merge_sql import PUT, SINCE, apply_condition, truncate_condition
+from .merge_sql import COLUMN_POSITIONS, PUT, apply_condition, truncate_condition
 from .reader import open_table, query, schema_of
 
 if TYPE_CHECKING:
@@ -203,7 +203,7 @@ class DeltalakeTargets:
         """Merge once, into the opened version: raises deltalake's `CommitFailedError` if that is not the newest."""
         if (table.transaction_version(APP_ID) or 0) >= target.progress.commits:
             return False
-        source, since = _spread(target, rows) if partial else (rows.drop_columns([SINCE]), {})
+        source, names_of_positions = _spread(target, rows) if partial else (rows.drop_columns([COLUMN_POSITIONS]), {})
         same = [f"t.{quoted(key)} = s.{quoted(key)}" for key in target.key]
         # deltalake looks for one range of keys by itself.
         reach = {} if truncate is not None else {name: one for name, one in key_ranges_of(rows, target.key).items() if len(one) > 1}
@@ -215,11 +215,11 @@ class DeltalakeTargets:
             name = quoted(column.name)
             inserted[name] = f"s.{name}"
             if column.name not in target.key:
-                level = since.get(column.name)
+                column_position = names_of_positions.get(column.name)
                 kept = (
                     None
-                    if level is None
-                    else f"CASE WHEN s.{level} IS NULL OR s.{level} >= {least} THEN s.{name} ELSE t.{name} END"
+                    if column_position is None
+                    else f"CASE WHEN s.{column_position} IS NULL OR s.{column_position} >= {least} THEN s.{name} ELSE t.{name} END"
                 )
                 changed[name] = kept or f"s.{name}"
         if self._by_position:
@@ -341,14 +341,14 @@ def _literal(value: int | str) -> str:
 
 
 def _spread(target: Target, rows: pa.Table) -> tuple[pa.Table, Mapping[str, str]]:
-    """The rows with each level in a column of its own, and these columns' names."""
+    """The rows with each column's position in a column of its own, and these columns' names."""
     import pyarrow.compute as pc
 
-    spread, names = rows.drop_columns([SINCE]), {}
-    lists = rows.column(SINCE).combine_chunks()
+    spread, names = rows.drop_columns([COLUMN_POSITIONS]), {}
+    lists = rows.column(COLUMN_POSITIONS).combine_chunks()
     for place, column in enumerate(target.columns):
         if column.name not in target.key:
-            names[column.name] = f"{SINCE}_{place}"
+            names[column.name] = f"{COLUMN_POSITIONS}_{place}"
             spread = spread.append_column(names[column.name], pc.list_element(lists, place))
     return spread, names
 

@@ -120,9 +120,9 @@ class Fold:
         refused = self._folded.refused
         if _is_applied(plan.target, place) or (refused and place[0] in refused.get(plan.source, ())):
             return True
-        if not plan.bars or (bar := plan.bars.get(place[0])) is None or place[1] < bar.place[1]:
+        if not plan.blocked_from or (first := plan.blocked_from.get(place[0])) is None or place[1] < first.place[1]:
             return False
-        self._refuse(plan.source, bar)
+        self._refuse(plan.source, first)
         return True
 
     def _pass(self, change: ChangeEvent) -> None:
@@ -235,7 +235,7 @@ def _put_table(folded: FoldResult, source: TableId, table: TableFold) -> None:
     """Add the result of a table with a target."""
     if nets := [net for queue in table.nets.values() for net in queue.items()]:
         folded.nets[source] = nets
-        if any(net.since is not None for _, net in nets):
+        if any(net.column_positions is not None for _, net in nets):
             folded.partial.add(source)
         if moved := {net.moved.key for _, net in nets if net.moved is not None}:
             folded.moved[source] = moved

@@ -22,12 +22,12 @@ class VersionLink(NamedTuple):
     key: Key
     op: str
     values: tuple[Any, ...]
-    since: tuple[int, ...]
-    """The level by column of its change. The target's current version supplies columns with a level below its position, or without
-    any (`NEVER`).
+    column_positions: tuple[int, ...]
+    """The `applies_up_to` of each column. The target's current version supplies columns whose number is below its position, or that have
+    none (`NEVER`).
     """
     position: int | None
-    level: int
+    applies_up_to: int
     """The version counts unless the target's current one is above this position, or at it with the same content."""
     valid_from_us: int
     valid_to_us: int | None
@@ -66,18 +66,20 @@ def _ordered(versions: Sequence[RowVersion]) -> Sequence[RowVersion]:
 
 def _chain(versions: Sequence[RowVersion]) -> list[VersionLink]:
     taken: list[VersionLink] = []
-    level = -1
+    applies_up_to = -1
     for version in versions:
         if taken and _told_again(version, taken[-1]):
             continue
         position = version.position
-        level = ALWAYS if position is None or level == ALWAYS else position
+        applies_up_to = ALWAYS if position is None or applies_up_to == ALWAYS else position
         before = taken[-1] if taken else None
-        values, since = _filled(version, level, before)
+        values, column_positions = _filled(version, applies_up_to, before)
         if before is not None:
             taken[-1] = before._replace(valid_to_us=version.time_us, last=position is None or position != before.position)
         op = "d" if version.op == "t" else version.op
-        taken.append(VersionLink(version.key, op, values, since, position, level, version.time_us, None, len(taken)))
+        taken.append(
+            VersionLink(version.key, op, values, column_positions, position, applies_up_to, version.time_us, None, len(taken))
+        )
     return taken
 
 
@@ -92,11 +94,11 @@ def _told_again(version: RowVersion, before: VersionLink) -> bool:
     return all(value is KEEP or value == old for value, old in zip(version.values, before.values, strict=True))
 
 
-def _filled(version: RowVersion, level: int, before: VersionLink | None) -> tuple[tuple[Any, ...], tuple[int, ...]]:
-    """The values, filled up from the version before, and the level of each."""
-    values, since = list(version.values), [level] * len(version.values)
+def _filled(version: RowVersion, applies_up_to: int, before: VersionLink | None) -> tuple[tuple[Any, ...], tuple[int, ...]]:
+    """The values, filled up from the version before, and the position of each."""
+    values, column_positions = list(version.values), [applies_up_to] * len(version.values)
     for column, value in enumerate(values):
         if value is KEEP:
             values[column] = None if before is None else before.values[column]
-            since[column] = NEVER if before is None else before.since[column]
-    return tuple(values), tuple(since)
+            column_positions[column] = NEVER if before is None else before.column_positions[column]
+    return tuple(values), tuple(column_positions)

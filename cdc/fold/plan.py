@@ -30,7 +30,7 @@ class TablePlan:
     forms: Mapping[str, ColumnForm]
     """How events write a column when their schema leaves it open, by column."""
     by_position: bool
-    bars: Mapping[int, RefusedEvent]
+    blocked_from: Mapping[int, RefusedEvent]
     unwritable: Mapping[str, str]
 
 
@@ -43,7 +43,7 @@ class FoldPlan:
     """Only these tables; None: all."""
     keys: Mapping[str, Sequence[str]] = field(default_factory=dict)
     by_position: bool = True
-    bars: Mapping[TableId, Mapping[int, RefusedEvent]] = field(default_factory=dict)
+    blocked_from: Mapping[TableId, Mapping[int, RefusedEvent]] = field(default_factory=dict)
     """The first event that cannot be applied, by table and queue. Later events of the table in that queue are not applied either."""
     reading: ValueOptions = field(default_factory=ValueOptions)
     truncates: Truncates = "ordered"
@@ -71,7 +71,7 @@ class FoldPlan:
             values=replace(self.reading, unfit_times=times, unfit_nulls=policy == "null"),
             forms=merged_declarations(self.reading.forms, source),
             by_position=self.by_position,
-            bars=self.bars.get(source, {}),
+            blocked_from=self.blocked_from.get(source, {}),
             unwritable=self.unwritable.get(source, {}),
         )
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from ...cdc.changes import ALWAYS, NEVER
 from ...cdc.delta.key_ranges import KeyRanges
-from ...cdc.delta.merge_sql import LEVEL, SINCE
+from ...cdc.delta.merge_sql import APPLIES_UP_TO, COLUMN_POSITIONS
 from ...cdc.fold.fold_result import LastTruncate
 from ...cdc.sync.backends.merge_rows import LAST, NUMBER, history_batches, history_schema
 from ...cdc.sync.options import SyncSteps
@@ -60,16 +60,16 @@ def history_source(rows: DataFrame, target_rows: DataFrame, target: Target, key_
     places = {column.name: place for place, column in enumerate(target.columns)}
 
     def value(name: str, otherwise: str, reached: str) -> str:
-        return f"CASE WHEN s.{SINCE}[{places[name]}] < coalesce({reached}, {NEVER + 1}) THEN {otherwise} ELSE s.{quoted(name)} END"
+        return f"CASE WHEN s.{COLUMN_POSITIONS}[{places[name]}] < coalesce({reached}, {NEVER + 1}) THEN {otherwise} ELSE s.{quoted(name)} END"
 
     values = {name: f"s.{quoted(name)}" for name in places} | {
         name: value(name, f"c.{quoted(name)}", f"c.{POSITION}") for name in others
     }
     alike = [f"({value(name, f'e.{_END}.{quoted(name)}', reached)}) <=> e.{_END}.{quoted(name)}" for name in others]
     equal = " AND ".join(["true", *alike])
-    ended = f"s.{LEVEL} = {reached} AND s.{LAST} AND CASE WHEN s.{OP} = 'd' THEN c.{CURRENT} IS NULL ELSE {equal} END"
+    ended = f"s.{APPLIES_UP_TO} = {reached} AND s.{LAST} AND CASE WHEN s.{OP} = 'd' THEN c.{CURRENT} IS NULL ELSE {equal} END"
     of_row = Window.partitionBy(*(F.col(f"s.{key}") for key in keys))
-    newer = f"{reached} IS NULL OR s.{LEVEL} > {reached} OR (s.{LEVEL} = {reached} AND NOT {_AGAIN})"
+    newer = f"{reached} IS NULL OR s.{APPLIES_UP_TO} > {reached} OR (s.{APPLIES_UP_TO} = {reached} AND NOT {_AGAIN})"
     joined = s.join(c, same("s", "c"), "left").join(e, same("s", "e"), "left")
     new_versions = joined.withColumn(_AGAIN, F.coalesce(F.max(F.expr(ended)).over(of_row), F.lit(False))).where(newer)
     values_of_columns = [F.expr(one).alias(name) for name, one in values.items()]

@@ -17,7 +17,7 @@ from ...cdc.delta.commit_history import RECENT_COMMITS, TableCommit, newest_comm
 from ...cdc.delta.commit_retry import commit_with_retry, one_line
 from ...cdc.delta.compaction import TargetCompactionResult, file_bytes
 from ...cdc.delta.key_ranges import key_ranges_of, table_of
-from ...cdc.delta.merge_sql import PUT, SINCE, apply_condition, truncate_condition
+from ...cdc.delta.merge_sql import COLUMN_POSITIONS, PUT, apply_condition, truncate_condition
 from ...cdc.events.target_types import innermost, parse_target_type
 from ...cdc.fold.fold_result import LastTruncate
 from ...cdc.target import (
@@ -281,8 +281,8 @@ class SparkTargets:
                 name = quoted(column.name)
                 changed[name] = f"s.{name}"
                 if partial:
-                    since = f"s.{SINCE}[{place}] >= {f'coalesce(t.{POSITION}, 0)' if self._by_position else 0}"
-                    changed[name] = f"CASE WHEN s.{SINCE} IS NULL OR {since} THEN s.{name} ELSE t.{name} END"
+                    applies = f"s.{COLUMN_POSITIONS}[{place}] >= {f'coalesce(t.{POSITION}, 0)' if self._by_position else 0}"
+                    changed[name] = f"CASE WHEN s.{COLUMN_POSITIONS} IS NULL OR {applies} THEN s.{name} ELSE t.{name} END"
         return changed | ({POSITION: f"s.{POSITION}"} if self._by_position else {})
 
     def _planning(self, target: Target) -> dict[str, str]:

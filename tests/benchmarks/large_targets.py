@@ -31,7 +31,7 @@ from deltalake.transaction import AddAction, RemoveAction
 
 from penstock.cdc.changes import ALWAYS
 from penstock.cdc.delta.deltalake_targets import DeltalakeTargets
-from penstock.cdc.delta.merge_sql import LEVEL, PUT, SINCE
+from penstock.cdc.delta.merge_sql import APPLIES_UP_TO, COLUMN_POSITIONS, PUT
 from penstock.cdc.events.sources import TableId
 from penstock.cdc.target import POSITION, Target, TargetOwner
 from tests.benchmarks.figures import Figure, Options
@@ -187,8 +187,8 @@ def _by_spark(spark: SparkSession, into: Path, way: str, steps: Sequence[tuple[p
 def _ours(tables: DeltalakeTargets | SparkTargets, changed: pa.Table, number: int) -> None:
     travelling = {
         PUT: pa.array(np.ones(len(changed), bool)),
-        LEVEL: pa.array(np.full(len(changed), ALWAYS)),
-        SINCE: pa.nulls(len(changed), pa.list_(pa.int64())),
+        APPLIES_UP_TO: pa.array(np.full(len(changed), ALWAYS)),
+        COLUMN_POSITIONS: pa.nulls(len(changed), pa.list_(pa.int64())),
     }
     for name, values in travelling.items():
         changed = changed.append_column(name, values)

@@ -124,11 +124,11 @@ class Memory:
             if net.put:
                 values = [None if value is KEEP else value for value in net.values]
                 table[key] = Row(dict(zip(names, values, strict=True)), net.position)
-        elif there.position is None or net.level >= there.position:
+        elif there.position is None or net.applies_up_to >= there.position:
             if not net.put:
                 del table[key]
                 return
             for place, (name, value) in enumerate(zip(names, net.values, strict=True)):
-                if net.since is None or net.since[place] >= (there.position or 0):
+                if net.column_positions is None or net.column_positions[place] >= (there.position or 0):
                     there.values[name] = None if value is KEEP else value
             there.position = net.position

@@ -37,15 +37,19 @@ def gone(before: NetChange | None, position: int | None) -> NetChange:
     return found
 
 
-@pytest.mark.parametrize(("first", "last", "level"), [(5, 7, 7), (None, 7, ALWAYS), (5, None, ALWAYS), (None, None, ALWAYS)])
-def test_a_row_is_removed_unless_it_is_newer_than_all_that_is_known(first: int | None, last: int | None, level: int) -> None:
+@pytest.mark.parametrize(
+    ("first", "last", "applies_up_to"), [(5, 7, 7), (None, 7, ALWAYS), (5, None, ALWAYS), (None, None, ALWAYS)]
+)
+def test_a_row_is_removed_unless_it_is_newer_than_all_that_is_known(
+    first: int | None, last: int | None, applies_up_to: int
+) -> None:
     """One event without a position counts whatever it meets, and so does what follows from it."""
     for before in (made(("a",), first), gone(None, first)):
         found = gone(before, last)
-        assert (found.put, found.position, found.level) == (False, last, level)
-        assert made(("b",), last, LATER, before) == NetChange(True, ("b",), None, last, level, LATER)
-        assert made((KEEP,), last, LATER, before).level == level
-    assert gone(None, last).level == (ALWAYS if last is None else last)
+        assert (found.put, found.position, found.applies_up_to) == (False, last, applies_up_to)
+        assert made(("b",), last, LATER, before) == NetChange(True, ("b",), None, last, applies_up_to, LATER)
+        assert made((KEEP,), last, LATER, before).applies_up_to == applies_up_to
+    assert gone(None, last).applies_up_to == (ALWAYS if last is None else last)
 
 
 def test_what_lies_below_the_row_s_last_event_is_passed_over_and_what_lies_at_it_is_not() -> None:
@@ -59,10 +63,10 @@ def test_what_lies_below_the_row_s_last_event_is_passed_over_and_what_lies_at_it
         assert remove(before, 2, 5, LATER) is not None
 
 
-def test_only_a_row_of_which_a_column_is_missing_has_levels_by_column() -> None:
+def test_only_a_row_of_which_a_column_is_missing_has_positions_by_column() -> None:
     """Where every row is whole, the target is merged without a look at each column."""
-    assert made(("a", "b"), 5).since is None
-    assert made(("a", KEEP), 5).since == (5, NEVER)
+    assert made(("a", "b"), 5).column_positions is None
+    assert made(("a", KEEP), 5).column_positions == (5, NEVER)
 
 
 @pytest.mark.parametrize(
@@ -75,12 +79,12 @@ def test_only_a_row_of_which_a_column_is_missing_has_levels_by_column() -> None:
 )
 def test_of_two_queues_the_later_one_s_column_counts(first: NetChange, last: NetChange) -> None:
     for found in (merged(first, last), merged(last, first)):
-        assert (found.values, found.since) == (("b", KEEP), (last.level, NEVER))
+        assert (found.values, found.column_positions) == (("b", KEEP), (last.applies_up_to, NEVER))
 
 
 def test_a_truncate_without_a_position_takes_from_a_row_only_what_its_event_does_not_say() -> None:
     found = truncated(made(("a", KEEP), 5), None, before_it=False)
-    assert (found.put, found.values, found.since) == (True, ("a", None), (5, ALWAYS))
+    assert (found.put, found.values, found.column_positions) == (True, ("a", None), (5, ALWAYS))
 
 
 @pytest.mark.parametrize(("row", "truncate", "is_there"), [(4, 5, False), (5, 5, True), (6, 5, True)])
@@ -92,42 +96,46 @@ def test_a_truncate_removes_what_is_below_it_in_whatever_order_they_came(
 
 
 @pytest.mark.parametrize(
-    ("row", "truncate", "level"), [(None, 5, ALWAYS), (4, 5, 5), (5, None, ALWAYS), (None, None, ALWAYS), (None, 0, ALWAYS)]
+    ("row", "truncate", "applies_up_to"), [(None, 5, ALWAYS), (4, 5, 5), (5, None, ALWAYS), (None, None, ALWAYS), (None, 0, ALWAYS)]
 )
-def test_what_a_truncate_removed_counts_from_the_higher_of_both_on(row: int | None, truncate: int | None, level: int) -> None:
+def test_what_a_truncate_removed_counts_from_the_higher_of_both_on(
+    row: int | None, truncate: int | None, applies_up_to: int
+) -> None:
     found = truncated(made(("a",), row), truncate, before_it=True)
-    assert (found.put, found.level) == (False, level)
+    assert (found.put, found.applies_up_to) == (False, applies_up_to)
 
 
 def test_a_row_newer_than_the_truncate_has_what_it_lacked_from_nobody() -> None:
     """Of the row that it meets, and of the one that it had another key before, what is older is gone; what is newer counts."""
-    here = made(("a", KEEP, KEEP), 7)._replace(since=(7, NEVER, 6))
+    here = made(("a", KEEP, KEEP), 7)._replace(column_positions=(7, NEVER, 6))
     assert truncated(here, 6, before_it=False)[1:3] == (("a", None, KEEP), (7, 6, 6))
-    old = made(("a", "b", KEEP), 7)._replace(since=(7, 3, NEVER), moved=FormerRow((1,), 7, FIRST))
+    old = made(("a", "b", KEEP), 7)._replace(column_positions=(7, 3, NEVER), moved=FormerRow((1,), 7, FIRST))
     found = truncated(old, 6, before_it=False)
-    assert (found.values, found.since, found.moved) == (("a", None, KEEP), (7, 6, 6), old.moved)
+    assert (found.values, found.column_positions, found.moved) == (("a", None, KEEP), (7, 6, 6), old.moved)
     assert truncated(old, None, before_it=False).moved is None
 
 
 @pytest.mark.parametrize(
-    ("first", "last", "level"),
+    ("first", "last", "applies_up_to"),
     [(5, 4, None), (5, 5, 5), (5, 6, 6), (None, 6, ALWAYS), (5, None, ALWAYS), (None, None, ALWAYS)],
 )
 @pytest.mark.parametrize("value", ["b", KEEP])
-def test_an_upsert_counts_unless_its_row_is_newer(first: int | None, last: int | None, level: int | None, value: object) -> None:
-    before = made(("a", "x"), first)
-    assert before.since is None, "all of it was said"
-    found = put(before, (value, "y"), last, LATER)
-    assert (None if found is None else found.level) == level
-    if found is not None and value is KEEP:
-        assert (found.values, found.since) == (("a", "y"), (before.level, level))
-
-
-@pytest.mark.parametrize(("first", "last", "level"), [(5, 7, 7), (None, 7, ALWAYS), (5, None, ALWAYS)])
-def test_of_two_queues_one_event_without_a_position_counts_whatever_it_meets(
-    first: int | None, last: int | None, level: int
+def test_an_upsert_counts_unless_its_row_is_newer(
+    first: int | None, last: int | None, applies_up_to: int | None, value: object
 ) -> None:
-    assert merged(made(("a",), first), made(("b",), last, LATER)).level == level
+    before = made(("a", "x"), first)
+    assert before.column_positions is None, "all of it was said"
+    found = put(before, (value, "y"), last, LATER)
+    assert (None if found is None else found.applies_up_to) == applies_up_to
+    if found is not None and value is KEEP:
+        assert (found.values, found.column_positions) == (("a", "y"), (before.applies_up_to, applies_up_to))
+
+
+@pytest.mark.parametrize(("first", "last", "applies_up_to"), [(5, 7, 7), (None, 7, ALWAYS), (5, None, ALWAYS)])
+def test_of_two_queues_one_event_without_a_position_counts_whatever_it_meets(
+    first: int | None, last: int | None, applies_up_to: int
+) -> None:
+    assert merged(made(("a",), first), made(("b",), last, LATER)).applies_up_to == applies_up_to
 
 
 def test_a_row_that_says_all_of_itself_takes_nothing_along() -> None:
@@ -135,7 +143,7 @@ def test_a_row_that_says_all_of_itself_takes_nothing_along() -> None:
     for values in (("c", "d"), ("c", KEEP)):
         found = move(origin, (1,), None, values, 5, LATER)
         assert found is not None
-        assert (found.values, found.since, found.moved) == (("c", "d" if values[1] == "d" else "b"), None, None)
+        assert (found.values, found.column_positions, found.moved) == (("c", "d" if values[1] == "d" else "b"), None, None)
 
 
 @pytest.mark.parametrize(("position", "value"), [(4, "b"), (5, "b"), (6, KEEP)])
@@ -160,14 +168,14 @@ def test_a_row_takes_along_what_another_queue_told_of_it(place: tuple[int, int],
 
 def test_a_truncate_leaves_a_column_that_was_said_at_its_own_position() -> None:
     for said, values in ((5, ("a", None)), (4, (None, None))):
-        net = made(("b", KEEP), 9)._replace(values=("a", KEEP), since=(said, NEVER))
+        net = made(("b", KEEP), 9)._replace(values=("a", KEEP), column_positions=(said, NEVER))
         assert truncated(net, 5, before_it=False).values == values
 
 
 def test_a_row_s_removal_after_another_queue_s_event_knows_the_row_and_counts_whatever_it_meets_if_that_did() -> None:
-    for position, level in ((4, 5), (None, ALWAYS)):
+    for position, applies_up_to in ((4, 5), (None, ALWAYS)):
         removed = NetChange(False, (KEEP, "b"), None, 5, 5, LATER)
-        assert merged(made(("a", "c"), position), removed) == NetChange(False, ("a", "b"), None, 5, level, LATER)
+        assert merged(made(("a", "c"), position), removed) == NetChange(False, ("a", "b"), None, 5, applies_up_to, LATER)
 
 
 FROM = FormerRow((1,), 5, LATER)

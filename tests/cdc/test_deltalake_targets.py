@@ -57,7 +57,7 @@ def test_a_target_s_log_has_a_checkpoint_before_it_is_long(tmp_path: Path) -> No
     tables.create(target, OWNER)
     for number in range(1, 25):
         target = target.reached({0: number}, None)
-        net = NetChange(put=True, values=(number,), since=None, position=None, level=ALWAYS, place=(0, number))
+        net = NetChange(put=True, values=(number,), column_positions=None, position=None, applies_up_to=ALWAYS, place=(0, number))
         rows = batch_of(target, schema := rows_schema(target, by_position=False), [((number,), net)])
         assert tables.merge(target, pa.Table.from_batches([rows], schema), OWNER, partial=False)
     assert list((tmp_path / "t" / "_delta_log").glob("*.checkpoint.parquet"))

@@ -41,16 +41,16 @@ def version(
 
 def test_each_version_is_valid_until_the_next_and_lacking_columns_come_from_the_one_before() -> None:
     first, second, third = chains([version("c", 1, 10, 1, "a"), version("u", 2, 20, 1, KEEP), version("d", 3, 30)])
-    assert (first.values, first.valid_from_us, first.valid_to_us, first.since) == ((1, "a"), 10, 20, (1, 1))
-    assert (second.values, second.valid_to_us, second.since) == ((1, "a"), 30, (2, 1))
+    assert (first.values, first.valid_from_us, first.valid_to_us, first.column_positions) == ((1, "a"), 10, 20, (1, 1))
+    assert (second.values, second.valid_to_us, second.column_positions) == ((1, "a"), 30, (2, 1))
     assert (third.op, third.valid_from_us, third.valid_to_us) == ("d", 30, None)
 
 
 def test_what_only_the_target_knows_is_asked_for_until_a_version_says_it() -> None:
     links = chains([version("u", 1, 10, 1, KEEP), version("u", 2, 20, 1, KEEP), version("u", 3, 30, 1, "x")])
-    assert [link.since for link in links] == [(1, NEVER), (2, NEVER), (3, 3)]
+    assert [link.column_positions for link in links] == [(1, NEVER), (2, NEVER), (3, 3)]
     gone = chains([version("d", 1, 10), version("c", 2, 20, 1, KEEP)])
-    assert (gone[1].since, gone[1].values) == ((2, 1), (1, None))
+    assert (gone[1].column_positions, gone[1].values) == ((2, 1), (1, None))
 
 
 def test_versions_that_are_told_again_or_came_by_another_queue_fall_into_place() -> None:

@@ -10,7 +10,7 @@ from typing import cast
 import pytest
 from deltalake import DeltaTable
 
-from penstock.cdc.delta import tables as module
+from penstock.cdc.delta import deltalake_targets as module
 from penstock.cdc.delta.deltalake_targets import DeltalakeTargets
 from penstock.cdc.sync.parallel import run_in_parallel
 from tests.cdc.test_merges import Merged

@@ -130,7 +130,7 @@ def target(kind: str) -> Target:
 
 
 def net(value: int, key: Key, *, put: bool = True) -> tuple[Key, NetChange]:
-    return key, NetChange(put=put, values=(value, *key), since=None, position=None, level=ALWAYS, place=(0, 0))
+    return key, NetChange(put=put, values=(value, *key), column_positions=None, position=None, applies_up_to=ALWAYS, place=(0, 0))
 
 
 def merge(

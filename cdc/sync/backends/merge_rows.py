@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from ....log.schema.arrow_types import arrow_type
 from ...changes import Key, NetChange
-from ...delta.merge_sql import LEVEL, PUT, SINCE
+from ...delta.merge_sql import APPLIES_UP_TO, COLUMN_POSITIONS, PUT
 from ...events.conversion import KEEP, UnfitValue
 from ...fold.fold_result import RowVersion
 from ...fold.history import VersionLink, chains
@@ -25,7 +25,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 def rows_schema(target: Target, *, by_position: bool) -> pa.Schema:
     fields = [pa.field(column.name, arrow_type(column.type)) for column in target.columns]
     position = [pa.field(POSITION, pa.int64())] if by_position else []
-    rest = [pa.field(PUT, pa.bool_()), pa.field(LEVEL, pa.int64()), pa.field(SINCE, pa.list_(pa.int64()))]
+    rest = [pa.field(PUT, pa.bool_()), pa.field(APPLIES_UP_TO, pa.int64()), pa.field(COLUMN_POSITIONS, pa.list_(pa.int64()))]
     return pa.schema([*fields, *position, *rest])
 
 
@@ -41,8 +41,8 @@ def batch_of(target: Target, schema: pa.Schema, items: Sequence[tuple[Key, NetCh
     values |= {
         POSITION: [net.position for _, net in items],
         PUT: [net.put for _, net in items],
-        LEVEL: [net.level for _, net in items],
-        SINCE: [net.since for _, net in items],
+        APPLIES_UP_TO: [net.applies_up_to for _, net in items],
+        COLUMN_POSITIONS: [net.column_positions for _, net in items],
     }
     return typed_batch(values, schema)
 
@@ -54,10 +54,10 @@ def history_schema(target: Target) -> pa.Schema:
         VALID_TO: pa.timestamp("us", "UTC"),
         CURRENT: pa.bool_(),
         POSITION: pa.int64(),
-        LEVEL: pa.int64(),
+        APPLIES_UP_TO: pa.int64(),
         NUMBER: pa.int64(),
         LAST: pa.bool_(),
-        SINCE: pa.list_(pa.int64()),
+        COLUMN_POSITIONS: pa.list_(pa.int64()),
     }
     columns = [pa.field(column.name, arrow_type(column.type)) for column in target.columns]
     return pa.schema([*columns, *(pa.field(name, kind) for name, kind in own.items())])
@@ -86,10 +86,10 @@ def _history_batch(target: Target, schema: pa.Schema, links: Sequence[VersionLin
         VALID_TO: [None if link.valid_to_us is None else _at(link.valid_to_us) for link in links],
         CURRENT: [link.valid_to_us is None and link.op != "d" for link in links],
         POSITION: [link.position for link in links],
-        LEVEL: [link.level for link in links],
+        APPLIES_UP_TO: [link.applies_up_to for link in links],
         NUMBER: [link.number for link in links],
         LAST: [link.last for link in links],
-        SINCE: [link.since for link in links],
+        COLUMN_POSITIONS: [link.column_positions for link in links],
     }
     return typed_batch(columns, schema)
 

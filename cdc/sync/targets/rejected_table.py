@@ -82,7 +82,7 @@ class RejectedTable:
         table = None if one.source is None else _writable(named(one.source))
         key_of_row, body = (None if text is None else _writable(text) for text in (one.key, one.body))
         values = (*key, table, one.action, key_of_row, _writable(one.reason), body, one.time_us)
-        return key, NetChange(put=True, values=values, since=None, position=None, level=ALWAYS, place=one.place)
+        return key, NetChange(put=True, values=values, column_positions=None, position=None, applies_up_to=ALWAYS, place=one.place)
 
     def _foreign(self, path: str, observed: object) -> InvalidArgument:
         return InvalidArgument(

@@ -85,7 +85,7 @@ class TargetCatalog:
         self._uncaptured: dict[TableId, TableCoverage] = {}
         """The tables that are no longer captured: they equal the source at no place."""
         self._truncated: dict[TableId, int] = {}
-        self._bars: dict[TableId, dict[int, RefusedEvent]] = {}
+        self._blocked_from: dict[TableId, dict[int, RefusedEvent]] = {}
         self._columns: dict[TableId, frozenset[str]] = {}
         """The columns that events of this run had, by table whose options name columns."""
         self._unwritable: dict[TableId, dict[str, str]] = {}
@@ -179,11 +179,13 @@ class TargetCatalog:
     # --- One batch --------------------------------------------------------------------------------------------------------------
 
     def begin_batch(self) -> None:
-        self._bars = {}
+        self._blocked_from = {}
 
     def fold_plan(self, *, one_queue: bool) -> FoldPlan:
         targets = {source: replace(target, stopped=source in self.stopped) for source, target in self._targets.items()}
-        return replace(self._fold_plan, targets=targets, bars=self._bars, one_queue=one_queue, unwritable=self._unwritable)
+        return replace(
+            self._fold_plan, targets=targets, blocked_from=self._blocked_from, one_queue=one_queue, unwritable=self._unwritable
+        )
 
     def note_columns(self, folded: FoldResult) -> None:
         self._columns |= {source: self._columns.get(source, frozenset()) | one for source, one in folded.columns.items()}
@@ -208,8 +210,8 @@ class TargetCatalog:
         return [self._after(source, folded, position, ranges) for source in sources]
 
     def _after(self, source: TableId, folded: FoldResult, position: Mapping[int, int], ranges: Ranges) -> Target:
-        bars, truncate = folded.refused.get(source, {}), folded.truncates.get(source)
-        ends = {**position, **{queue: bars[queue].place[1] if queue in bars else end for queue, (_, end) in ranges.items()}}
+        refused, truncate = folded.refused.get(source, {}), folded.truncates.get(source)
+        ends = {**position, **{queue: refused[queue].place[1] if queue in refused else end for queue, (_, end) in ranges.items()}}
         return self._targets[source].reached(ends, None if truncate is None else truncate.position, folded.watermarks.get(source))
 
     def merged(self, target: Target) -> None:
@@ -222,10 +224,10 @@ class TargetCatalog:
 
     def stop_refused(self, folded: FoldResult, reached: Mapping[int, int]) -> None:
         """Stop tables at the events that cannot be applied."""
-        for source, bars in folded.refused.items():
+        for source, refused in folded.refused.items():
             table = distinct_names({*self._names, source})[source]
             told = partial(self._source_types.told, source)
-            self.stopped.add(source, with_hints(self._plan, self._targets.get(source), table, bars.values(), told), reached)
+            self.stopped.add(source, with_hints(self._plan, self._targets.get(source), table, refused.values(), told), reached)
 
     # --- What targets lack ------------------------------------------------------------------------------------------------------
 
@@ -269,9 +271,9 @@ class TargetCatalog:
     def widened(self, folded: FoldResult) -> bool:
         """Widen columns with their source, where values need it. False: nothing to widen."""
         changed = False
-        for source, bars in folded.refused.items() if self._plan.options.widen else ():
+        for source, refused in folded.refused.items() if self._plan.options.widen else ():
             target = self._targets.get(source)
-            if target is None or not (wider := wider_columns(target, bars.values(), partial(self._source_types.told, source))):
+            if target is None or not (wider := wider_columns(target, refused.values(), partial(self._source_types.told, source))):
                 continue
             self._reached("add columns", "before", target.name)
             self._check()
@@ -294,9 +296,9 @@ class TargetCatalog:
         if self._fold_plan.policy_of(source) == "reject":
             self._unwritable.setdefault(source, {}).update(dict.fromkeys(error.columns, str(error)))
             return
-        bars = self._bars.setdefault(source, {})
+        blocked_from = self._blocked_from.setdefault(source, {})
         for one in refused:
-            bars[one.place[0]] = min(one, bars.get(one.place[0], one), key=lambda refused: refused.place)
+            blocked_from[one.place[0]] = min(one, blocked_from.get(one.place[0], one), key=lambda refused: refused.place)
 
     def _add_table(
         self, source: TableId, shape: TableShape, seen: ObservedColumns, folded: FoldResult, position: Mapping[int, int]

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from penstock import SyncOptions, sync
 from penstock.cdc.choice.tables import Policy
-from penstock.cdc.delta import tables as delta
+from penstock.cdc.delta import deltalake_targets as delta
 from penstock.cdc.delta.compaction import TargetCompactionResult
 from penstock.cdc.sync.options import Moment, SyncSteps
 from penstock.spark import session

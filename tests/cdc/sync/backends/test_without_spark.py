@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from penstock import SyncOptions, SyncRun, sync
 from penstock.cdc.choice.tables import Truncates
-from penstock.cdc.delta import tables
+from penstock.cdc.delta import deltalake_targets
 from penstock.cdc.events.conversion import exact_json
 from penstock.cdc.sync.options import NO_STEPS, BatchReport, SyncSteps
 from penstock.cdc.sync.plan import SyncPlan
@@ -89,7 +89,7 @@ def test_a_driver_that_ends_at_any_step_leaves_targets_as_far_as_they_say_and_an
 def test_drawn_streams_end_as_the_judge_says(told: Stream, batch: int, at_once: int, compacts: bool) -> None:
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patched:
         lake, into = f"{folder}/lake", Path(folder, "targets")
-        patched.setattr(tables, "FILES_MIN", 2)
+        patched.setattr(deltalake_targets, "FILES_MIN", 2)
         send(lake, [one.body for one in told.told], groups=[one.table for one in told.told])
         ways: dict[str, Any] = {"merges_at_once": at_once, "compact_every": int(compacts)}
         assert not drive(lake, into, batch=batch, declared=told.declared, truncates="queue", **ways).stopped

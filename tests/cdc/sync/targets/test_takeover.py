@@ -29,8 +29,8 @@ def nets(ids: range) -> pa.Table:
             "id": pa.array(ids, pa.int64()),
             "__position": pa.array(ids, pa.int64()),
             "__put": [True] * len(ids),
-            "__level": pa.array(ids, pa.int64()),
-            "__since": pa.array([None] * len(ids), pa.list_(pa.int64())),
+            "__applies_up_to": pa.array(ids, pa.int64()),
+            "__column_positions": pa.array([None] * len(ids), pa.list_(pa.int64())),
         }
     )
 
