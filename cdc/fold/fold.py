@@ -38,10 +38,10 @@ TargetResolver: TypeAlias = Callable[[TableId, ObservedColumns], Target | None]
 class Fold:
     """Takes events in the order of each queue; queues may take turns."""
 
-    def __init__(self, plan: FoldPlan, meet: TargetResolver | None = None) -> None:
-        """``meet``: called once for each table without a target, unless a truncate comes first."""
+    def __init__(self, plan: FoldPlan, resolve_target: TargetResolver | None = None) -> None:
+        """``resolve_target``: called once for each table without a target, unless a truncate comes first."""
         self._plan = plan
-        self._resolve_target = meet
+        self._resolve_target = resolve_target
         self._plans: dict[TableId, TablePlan] = {}
         self._tables: dict[TableId, TableFold | NewTable] = {}
         """The tables that had events, but for those not asked for."""

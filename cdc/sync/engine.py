@@ -31,7 +31,7 @@ from ..target import (
     behind,
 )
 from .backends.backend import Backend, FoldedBatch, check_done, refusal_of
-from .backends.scan import EVENT, TYPED_EVENT, BatchScan, events_planned
+from .backends.fold_tasks import EVENT, TYPED_EVENT, FoldInput, events_planned
 from .batch_sizing import AFTER_DEATH, BatchSizing
 from .cut_recorder import CutRecorder
 from .lease import SyncLease, take_lease
@@ -269,15 +269,15 @@ class SyncEngine:
         catalog.begin_batch()
         while ranges:
             self._reached("fold", "before")
-            found = self._backend.fold(self._scan(ranges, bytes_max), catalog.resolve)
+            found = self._backend.fold(self._fold_input(ranges, bytes_max), catalog.resolve)
             bytes_max = None  # events that are folded again are within it
             try:
-                taken = found.summary()
-                folded = taken.folded
+                output = found.summary()
+                folded = output.folded
                 self._reached("fold", "after")
-                ends = {**taken.ends, **{queue: refused.place[1] for queue, refused in folded.broken.items()}}
+                ends = {**output.ends, **{queue: refused.place[1] for queue, refused in folded.broken.items()}}
                 sizes = {
-                    queue: size / count for queue, size in taken.sizes.items() if (count := taken.ends[queue] - ranges[queue][0])
+                    queue: size / count for queue, size in output.sizes.items() if (count := output.ends[queue] - ranges[queue][0])
                 }
                 self._event_bytes |= sizes
                 catalog.note_columns(folded)
@@ -297,7 +297,7 @@ class SyncEngine:
                 found.drop()
         return {}, reached, broken
 
-    def _scan(self, ranges: Ranges, bytes_max: int | None) -> BatchScan:
+    def _fold_input(self, ranges: Ranges, bytes_max: int | None) -> FoldInput:
         taken = packed(ranges, tasks_max=self._plan.tasks, sizes=self._view.sizes(ranges))
         tasks = tuple(
             ReadTask(
@@ -311,7 +311,7 @@ class SyncEngine:
             for one in taken
         )
         plan = self.catalog.fold_plan(one_queue=len(self.ends()) == 1)
-        return BatchScan(tasks, plan, 1 if len(tasks) <= 1 else self._plan.tasks, self._plan.steps, bytes_max)
+        return FoldInput(tasks, plan, 1 if len(tasks) <= 1 else self._plan.tasks, self._plan.steps, bytes_max)
 
     def _merged(self, found: FoldedBatch, folded: FoldResult, ranges: Ranges) -> dict[str, int]:
         merged, catalog = {}, self.catalog

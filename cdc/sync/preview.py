@@ -16,7 +16,7 @@ from ..fold.preview_fold import PreviewFold
 from ..fold.shape import TableShape, key_of, new_columns
 from ..target import Target, TargetOwner, TargetProgress, TargetRefused, name_taken, target_names
 from .backends.backend import TargetTables
-from .backends.scan import EVENT, TYPED_EVENT, events_of, events_planned
+from .backends.fold_tasks import EVENT, TYPED_EVENT, events_of, events_planned
 from .plan import SyncPlan, unmatched
 from .targets.existing_targets import check_history, check_writable, folder_of, known_target
 from .targets.source_types import SourceTypes

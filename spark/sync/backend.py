@@ -13,12 +13,12 @@ from ...cdc.events.sources import TableId
 from ...cdc.fold.fold import TargetResolver
 from ...cdc.fold.fold_result import LastTruncate
 from ...cdc.sync.backends.backend import FoldedBatch
+from ...cdc.sync.backends.fold_tasks import FoldInput, FoldOutput
 from ...cdc.sync.backends.local import LocalFoldedBatch, at_once
-from ...cdc.sync.backends.scan import BatchScan, BatchScanResult
 from ...cdc.sync.plan import SyncPlan
 from ...cdc.target import Target
 from .driver_targets import DriverTargets
-from .scan import TaskRows, pieces, rows_of, summary
+from .fold_tasks import TaskRows, pieces, rows_of, summary
 from .tables import SparkTargets
 
 if TYPE_CHECKING:
@@ -42,25 +42,27 @@ class SparkBackend:
     def rows_of(self, rows: pa.Table) -> pa.Table:
         return rows
 
-    def fold(self, scan: BatchScan, meet: TargetResolver) -> FoldedBatch:
-        return LocalFoldedBatch(scan, meet) if scan.events <= self._events_in_driver else SparkFoldedBatch(scan, self._session)
+    def fold(self, fold_input: FoldInput, resolve_target: TargetResolver) -> FoldedBatch:
+        if fold_input.events <= self._events_in_driver:
+            return LocalFoldedBatch(fold_input, resolve_target)
+        return SparkFoldedBatch(fold_input, self._session)
 
 
 class SparkFoldedBatch:
     """The folds of one batch, kept by the tasks that made them."""
 
-    def __init__(self, scan: BatchScan, session: SparkSession) -> None:
-        self._scan = scan
-        self._pieces = pieces(session, scan).persist()
+    def __init__(self, fold_input: FoldInput, session: SparkSession) -> None:
+        self._input = fold_input
+        self._pieces = pieces(session, fold_input).persist()
         self._reach: Mapping[TableId, KeyRanges] = {}
 
-    def summary(self) -> BatchScanResult:
-        taken = summary(self._pieces)
-        self._reach = taken.reach
-        return taken
+    def summary(self) -> FoldOutput:
+        output = summary(self._pieces)
+        self._reach = output.reach
+        return output
 
     def rows(self, target: Target, truncate: LastTruncate | None, old: Mapping[Key, TargetRow] | None) -> TaskRows:
-        return TaskRows(rows_of(self._pieces, self._scan, target, truncate, old), self._reach.get(target.source, {}))
+        return TaskRows(rows_of(self._pieces, self._input, target, truncate, old), self._reach.get(target.source, {}))
 
     def drop(self) -> None:
         self._pieces.unpersist()

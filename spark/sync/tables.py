@@ -39,9 +39,9 @@ from ...cdc.target import (
 from ...log.errors import InvalidArgument
 from ...log.schema.fields import PrimitiveType
 from .driver_targets import DriverTargets
+from .fold_tasks import TaskRows
 from .history import history_source, merge_history
 from .key_ranges import key_condition, quoted
-from .scan import TaskRows
 from .sessions import SessionPool
 
 if TYPE_CHECKING:

@@ -20,8 +20,8 @@ from penstock.cdc.delta.deltalake_targets import DeltalakeTargets, key_condition
 from penstock.cdc.delta.key_ranges import RANGES_MAX, KeyRanges, Range, joined_ranges, key_ranges_of, table_of
 from penstock.cdc.events.sources import TableId
 from penstock.cdc.fold.fold_result import FoldResult, LastTruncate
+from penstock.cdc.sync.backends.fold_tasks import FoldOutput
 from penstock.cdc.sync.backends.merge_rows import batch_of, rows_schema
-from penstock.cdc.sync.backends.scan import BatchScanResult
 from penstock.cdc.target import Target, TargetOwner
 from tests.cdc.columns import target_column
 from tests.cdc.sync.streams import TOPIC, event, send
@@ -86,10 +86,10 @@ def test_no_rows_tell_nothing() -> None:
 def test_what_tasks_tell_is_joined_by_table() -> None:
     orders, bills = TableId("s", "orders"), TableId("s", "bills")
     parts = [
-        BatchScanResult(FoldResult(), {}, {}, reach)
+        FoldOutput(FoldResult(), {}, {}, reach)
         for reach in ({orders: {"id": [(1, 3)]}, bills: {}}, {}, {orders: {"id": [(900, 901)]}})
     ]
-    assert BatchScanResult.of(parts).reach == {orders: {"id": [(1, 3), (900, 901)]}, bills: {}}
+    assert FoldOutput.of(parts).reach == {orders: {"id": [(1, 3), (900, 901)]}, bills: {}}
 
 
 @given(st.lists(st.lists(INT64 | NEAR, min_size=1, max_size=60), min_size=1, max_size=4))

@@ -24,7 +24,7 @@ from ...target import (
     progress_unknown,
 )
 from ..plan import SyncPlan
-from .scan import BatchScan, BatchScanResult
+from .fold_tasks import FoldInput, FoldOutput
 
 
 class TargetTables(Protocol):
@@ -57,7 +57,7 @@ class TargetTables(Protocol):
 class FoldedBatch(Protocol):
     """The folds of one batch, until they are dropped."""
 
-    def summary(self) -> BatchScanResult: ...
+    def summary(self) -> FoldOutput: ...
     def rows(self, target: Target, truncate: LastTruncate | None, old: Mapping[Key, TargetRow] | None) -> Any: ...  # noqa: ANN401
     def drop(self) -> None: ...
 
@@ -77,8 +77,8 @@ class Backend(Protocol):
     def rows_of(self, rows: pa.Table) -> Any:  # noqa: ANN401 - as its targets' `merge` takes them
         ...
 
-    def fold(self, scan: BatchScan, meet: TargetResolver) -> FoldedBatch:
-        """Fold a batch. ``meet`` is called for tables without a target, if the fold runs in this process."""
+    def fold(self, fold_input: FoldInput, resolve_target: TargetResolver) -> FoldedBatch:
+        """Fold a batch. ``resolve_target`` is called for tables without a target, if the fold runs in this process."""
         ...
 
 

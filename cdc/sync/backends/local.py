@@ -13,8 +13,8 @@ from ...fold.fold import TargetResolver
 from ...fold.fold_result import LastTruncate
 from ...target import Target
 from ..plan import SyncPlan
+from .fold_tasks import FoldInput, FoldOutput, fold_task, no_collector
 from .merge_rows import batch_of, history_table, rows_schema
-from .scan import BatchScan, BatchScanResult, folded_of, no_collector
 
 _AT_ONCE = 4
 """The default limit of merges at once: each may hold rewritten files in memory."""
@@ -32,29 +32,29 @@ class LocalBackend:
     def rows_of(self, rows: pa.Table) -> pa.Table:
         return rows
 
-    def fold(self, scan: BatchScan, meet: TargetResolver) -> LocalFoldedBatch:
-        return LocalFoldedBatch(scan, meet)
+    def fold(self, fold_input: FoldInput, resolve_target: TargetResolver) -> LocalFoldedBatch:
+        return LocalFoldedBatch(fold_input, resolve_target)
 
 
 class LocalFoldedBatch:
     """The folds of one batch."""
 
-    def __init__(self, scan: BatchScan, meet: TargetResolver) -> None:
-        self._scan = scan
-        self._taken: list[BatchScanResult] = []
+    def __init__(self, fold_input: FoldInput, resolve_target: TargetResolver) -> None:
+        self._input = fold_input
+        self._outputs: list[FoldOutput] = []
         size = 0
-        for number, task in enumerate(scan.tasks):
-            scan.steps.reached("fold", "in", str(number))
+        for number, task in enumerate(fold_input.tasks):
+            fold_input.steps.reached("fold", "in", str(number))
             with no_collector():
-                self._taken.append(folded_of(scan, task, scan.bytes_max, before=size, meet=meet))
-            size += self._taken[-1].size
-        self._parts = [taken.folded for taken in self._taken]
+                self._outputs.append(fold_task(fold_input, task, fold_input.bytes_max, before=size, resolve_target=resolve_target))
+            size += self._outputs[-1].size
+        self._parts = [output.folded for output in self._outputs]
 
-    def summary(self) -> BatchScanResult:
-        return BatchScanResult.of(self._taken)
+    def summary(self) -> FoldOutput:
+        return FoldOutput.of(self._outputs)
 
     def rows(self, target: Target, truncate: LastTruncate | None, old: Mapping[Key, TargetRow] | None) -> pa.Table:
-        self._scan.steps.reached("merge", "in", target.name)
+        self._input.steps.reached("merge", "in", target.name)
         if target.history:
             return history_table(target, [one for part in self._parts for one in part.versions.get(target.source, ())])
         return self._nets(target, None if truncate is None else truncate.position, old)
@@ -65,7 +65,7 @@ class LocalFoldedBatch:
             for key, net in part.nets.get(target.source, ()):
                 nets[key] = merged(nets[key], net) if key in nets else net
         finished(nets, truncate, old)
-        schema = rows_schema(target, by_position=self._scan.plan.by_position)
+        schema = rows_schema(target, by_position=self._input.plan.by_position)
         return pa.Table.from_batches([batch_of(target, schema, list(nets.items()))] if nets else [], schema)
 
     def drop(self) -> None:

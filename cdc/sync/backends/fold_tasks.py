@@ -1,4 +1,4 @@
-"""The input of a batch: ranges of the topic, read and folded by one task or several."""
+"""The work of a batch: ranges of the topic, read and folded by one task or several."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TYPED_EVENT = (*EVENT[:-1], VALUE)
 
 
 @dataclass(frozen=True, slots=True)
-class BatchScan:
+class FoldInput:
     """The input of one batch's tasks."""
 
     tasks: tuple[ReadTask, ...]
@@ -50,7 +50,7 @@ class BatchScan:
 
 
 @dataclass(frozen=True, slots=True)
-class BatchScanResult:
+class FoldOutput:
     """The folded events of a batch."""
 
     folded: FoldResult
@@ -62,7 +62,7 @@ class BatchScanResult:
     """The keys of the rows that tasks keep to themselves, by table."""
 
     @classmethod
-    def of(cls, parts: Sequence[BatchScanResult]) -> BatchScanResult:
+    def of(cls, parts: Sequence[FoldOutput]) -> FoldOutput:
         ends = {queue: end for part in parts for queue, end in part.ends.items()}
         sizes = {queue: size for part in parts for queue, size in part.sizes.items()}
         reach = {source: joined_ranges(part.reach.get(source, {}) for part in parts) for part in parts for source in part.reach}
@@ -86,23 +86,23 @@ def events_planned(planned: PlannedSchema | None, topic: str) -> PlannedSchema |
     return planned
 
 
-def folded_of(
-    scan: BatchScan, task: ReadTask, bytes_max: int | None, *, before: int = 0, meet: TargetResolver | None = None
-) -> BatchScanResult:
+def fold_task(
+    fold_input: FoldInput, task: ReadTask, bytes_max: int | None, *, before: int = 0, resolve_target: TargetResolver | None = None
+) -> FoldOutput:
     """Fold a task's events, up to ``bytes_max`` bytes of bodies. One event is always taken, unless bytes were taken ``before``."""
-    fold = Fold(scan.plan, meet)
+    fold = Fold(fold_input.plan, resolve_target)
     ends = {queue: start for queue, (start, _) in task.ranges.items()}
     sizes = dict.fromkeys(ends, 0)
     taken = before
     with closing(events_of(task)) as events:
         for queue, offset, time_us, body, size in events:
             if bytes_max is not None and taken and taken + size > bytes_max:
-                return BatchScanResult(fold.result(), ends, sizes)
+                return FoldOutput(fold.result(), ends, sizes)
             taken += size or 1  # an event without a body counts too
             sizes[queue] += size
             ends[queue] = offset + 1
             fold.add(queue, offset, body, time_us)
-    return BatchScanResult(fold.result(), {queue: limit for queue, (_, limit) in task.ranges.items()}, sizes)
+    return FoldOutput(fold.result(), {queue: limit for queue, (_, limit) in task.ranges.items()}, sizes)
 
 
 @contextmanager

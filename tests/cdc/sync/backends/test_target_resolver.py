@@ -11,8 +11,8 @@ import pytest
 
 from penstock import SyncOptions, sync
 from penstock.cdc.fold.fold import TargetResolver
+from penstock.cdc.sync.backends.fold_tasks import FoldInput
 from penstock.cdc.sync.backends.local import LocalBackend, LocalFoldedBatch
-from penstock.cdc.sync.backends.scan import BatchScan
 from penstock.cdc.sync.plan import SyncPlan
 from penstock.coordinator.lakes import LakePlace
 from tests.cdc.sync.driving import drive_to_the_end
@@ -27,9 +27,9 @@ def folds(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     seen: list[int] = []
     really = LocalBackend.fold
 
-    def fold(self: LocalBackend, scan: BatchScan, meet: TargetResolver) -> LocalFoldedBatch:
-        seen.append(scan.events)
-        return really(self, scan, meet)
+    def fold(self: LocalBackend, fold_input: FoldInput, resolve_target: TargetResolver) -> LocalFoldedBatch:
+        seen.append(fold_input.events)
+        return really(self, fold_input, resolve_target)
 
     monkeypatch.setattr(LocalBackend, "fold", fold)
     return seen

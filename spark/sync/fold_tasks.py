@@ -17,8 +17,8 @@ import pyarrow as pa
 from ...cdc.changes import Key, NetChange, TargetRow, finished, merged
 from ...cdc.delta.key_ranges import KeyRanges, key_ranges_of, table_of
 from ...cdc.fold.fold_result import LastTruncate, without_rows
+from ...cdc.sync.backends.fold_tasks import FoldInput, FoldOutput, fold_task, no_collector
 from ...cdc.sync.backends.merge_rows import ROWS_PER_BATCH, batch_of, rows_schema
-from ...cdc.sync.backends.scan import BatchScan, BatchScanResult, folded_of, no_collector
 from ...cdc.sync.options import SyncSteps
 from ...cdc.target import Target
 from ..partitioning import in_partitions
@@ -46,24 +46,24 @@ _ROWS_PER_PIECE = 8_192
 # --- On the driver --------------------------------------------------------------------------------------------------------------
 
 
-def pieces(session: SparkSession, scan: BatchScan) -> DataFrame:
+def pieces(session: SparkSession, fold_input: FoldInput) -> DataFrame:
     """The folds of all tasks, each row's net changes in one partition."""
     from pyspark.sql import functions as F
 
-    tasks = len(scan.tasks)
-    found = session.range(0, tasks, 1, tasks).mapInArrow(partial(_fold_tasks, scan), _PIECES)
-    return in_partitions(found, scan.buckets, F.col("bucket")) if scan.buckets > 1 else found
+    tasks = len(fold_input.tasks)
+    found = session.range(0, tasks, 1, tasks).mapInArrow(partial(_fold_tasks, fold_input), _PIECES)
+    return in_partitions(found, fold_input.buckets, F.col("bucket")) if fold_input.buckets > 1 else found
 
 
-def summary(found: DataFrame) -> BatchScanResult:
+def summary(found: DataFrame) -> FoldOutput:
     from pyspark.sql import functions as F
 
     rows = found.where(F.col("table") == _SUMMARY).select("piece").collect()
-    return BatchScanResult.of([pickle.loads(row.piece) for row in rows])  # noqa: S301 - our own tasks wrote it
+    return FoldOutput.of([pickle.loads(row.piece) for row in rows])  # noqa: S301 - our own tasks wrote it
 
 
 def rows_of(
-    found: DataFrame, scan: BatchScan, target: Target, truncate: LastTruncate | None, old: Mapping[Key, TargetRow] | None
+    found: DataFrame, fold_input: FoldInput, target: Target, truncate: LastTruncate | None, old: Mapping[Key, TargetRow] | None
 ) -> DataFrame:
     """The typed net changes of one table: columns, position, and the action on the row that they meet.
 
@@ -72,39 +72,39 @@ def rows_of(
     from pyspark.sql import functions as F
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    schema = rows_schema(target, by_position=scan.plan.by_position)
-    mine = found.where(F.col("table") == scan.sources.index(target.source))
+    schema = rows_schema(target, by_position=fold_input.plan.by_position)
+    mine = found.where(F.col("table") == fold_input.sources.index(target.source))
     if target.history:
-        return history_rows(mine, target, scan.steps)
+        return history_rows(mine, target, fold_input.steps)
     if old is not None:
         mine = mine.coalesce(1)  # a row may take its columns from a row of another partition
-    typed = partial(_typed_rows, target, schema, None if truncate is None else truncate.position, old, scan.steps)
+    typed = partial(_typed_rows, target, schema, None if truncate is None else truncate.position, old, fold_input.steps)
     return mine.mapInArrow(typed, from_arrow_schema(schema, prefer_timestamp_ntz=True))
 
 
 # --- In a task ------------------------------------------------------------------------------------------------------------------
 
 
-def _fold_tasks(scan: BatchScan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _fold_tasks(fold_input: FoldInput, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         for number in batch.column(0).to_pylist():
-            scan.steps.reached("fold", "in", str(number))
+            fold_input.steps.reached("fold", "in", str(number))
             with no_collector():
-                written = list(_written(scan, folded_of(scan, scan.tasks[number], scan.bytes_per_task)))
+                written = list(_written(fold_input, fold_task(fold_input, fold_input.tasks[number], fold_input.bytes_per_task)))
             yield from written
 
 
-def _written(scan: BatchScan, taken: BatchScanResult) -> Iterator[pa.RecordBatch]:
-    folded, reach = taken.folded, {}
-    for number, source in enumerate(scan.sources):
+def _written(fold_input: FoldInput, output: FoldOutput) -> Iterator[pa.RecordBatch]:
+    folded, reach = output.folded, {}
+    for number, source in enumerate(fold_input.sources):
         nets, versions = folded.nets.get(source, ()), folded.versions.get(source, ())
-        for bucket, part in enumerate(_by_bucket(scan.buckets, nets, lambda one: one[0])):
+        for bucket, part in enumerate(_by_bucket(fold_input.buckets, nets, lambda one: one[0])):
             yield from _pieces(number, bucket, part)
-        for bucket, links in enumerate(_by_bucket(scan.buckets, versions, lambda one: one.key)):
+        for bucket, links in enumerate(_by_bucket(fold_input.buckets, versions, lambda one: one.key)):
             yield from _pieces(number, bucket, links)
-        target, keys = scan.plan.targets[source], [*(key for key, _ in nets), *(one.key for one in versions if one.key)]
+        target, keys = fold_input.plan.targets[source], [*(key for key, _ in nets), *(one.key for one in versions if one.key)]
         reach[source] = key_ranges_of(table_of(target, keys), target.key) if keys else {}
-    yield _piece(_SUMMARY, 0, replace(taken, folded=without_rows(folded), reach=reach))
+    yield _piece(_SUMMARY, 0, replace(output, folded=without_rows(folded), reach=reach))
 
 
 def _by_bucket(buckets: int, rows: Sequence[T], key_of: Callable[[T], Key]) -> list[list[T]]:
