@@ -76,7 +76,7 @@ class LakePlace:
         return cls(url, coordination, read_only)
 
     @property
-    def reading(self) -> LakePlace:
+    def as_read_only(self) -> LakePlace:
         return replace(self, read_only=True)
 
 

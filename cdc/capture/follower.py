@@ -35,9 +35,9 @@ class SourceFollower(ABC, Generic[S, B]):
         whole_from: int,
         on_progress: ProgressListener,
     ) -> None:
-        """``whole_from``: the number of a place not before the last reading of rows."""
+        """``whole_from``: the number of a place not before the last snapshot of rows."""
         self._states, self._clock, self._reached = resources.states, resources.clock, resources.reached
-        self._name, self._reading, self._on_progress = options.name, resources.reading, on_progress
+        self._name, self._snapshot, self._on_progress = options.name, resources.snapshot, on_progress
         self._sender = RecordSender(
             resources.producer, whole_from=whole_from, heartbeat=self._heartbeat if options.heartbeat else None
         )

@@ -10,7 +10,7 @@ import pyarrow as pa
 from ...log.errors import DataDamaged
 from ...log.produce.producer import Producer
 from .batches import PendingBatches, batch_columns, body_column
-from .positions import is_between, is_of_same_reading
+from .positions import is_between, is_of_same_snapshot
 from .records import ChangeRecord
 from .send_events import send_events
 
@@ -132,7 +132,7 @@ class RecordSender:
 
     def lacks_place(self, boundary: Boundary) -> bool:
         """Whether a heartbeat has to mark that the topic equals the source, at the next such boundary."""
-        is_told = is_between(self._sent) and is_of_same_reading(self._sent, boundary.number)
+        is_told = is_between(self._sent) and is_of_same_snapshot(self._sent, boundary.number)
         return self._heartbeat is not None and not is_told
 
     def settle(self, *, wait: bool = False) -> None:

@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 
 from ...log.produce.producer import Producer
 from ...log.runtime.runtime import Clock
-from .positions import reading_of
+from .positions import snapshot_of
 from .state import SourceStateStore
 
 States_co = TypeVar("States_co", bound=SourceStateStore[Any], covariant=True)
@@ -32,6 +32,6 @@ class CaptureResources(Generic[States_co]):
     """Called between steps, for tests."""
 
     @property
-    def reading(self) -> int:
-        """The number of the last reading of rows."""
-        return reading_of(self.rows_producer.last_sequence)
+    def snapshot(self) -> int:
+        """The number of the last snapshot, which is a reading of tables' rows."""
+        return snapshot_of(self.rows_producer.last_sequence)

@@ -419,7 +419,7 @@ class EngineCapture(SourceCapture[EngineState]):
                 history,
                 self._resources,
                 self._options,
-                whole_from=between(*whole_from, self._resources.reading),
+                whole_from=between(*whole_from, self._resources.snapshot),
                 on_progress=self._add_progress,
                 where=self._server.where,
             )

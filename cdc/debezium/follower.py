@@ -99,7 +99,7 @@ class EngineFollower(SourceFollower[EngineState, RecordBatch]):
         if batch is not None:
             self._heard_s, self._began = now_s, True
             if self._send(batch, now_s) and until is not None:
-                self._sender.finish(between(*until, self._reading))
+                self._sender.finish(between(*until, self._snapshot))
                 return True
         if now_s - self._looked_s >= (_LOOK_S if until is None or self._reading_ends_ms is not None else _LOOK_FOR_END_S):
             self._looked_s = now_s
@@ -149,7 +149,7 @@ class EngineFollower(SourceFollower[EngineState, RecordBatch]):
         if self._effects.ends:
             self._sender.add(records, None, now_s)
             return False
-        number = between(place["file"], place["pos"], self._reading)
+        number = between(place["file"], place["pos"], self._snapshot)
         if self._sender.add(records, Boundary(json.dumps(place, separators=(",", ":")), number), now_s):
             self._reached("batch sent")
         return barrier and unread is None

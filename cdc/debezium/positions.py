@@ -56,12 +56,12 @@ def sequence_of(file: str, pos: int, row: int, op: str) -> int:
 # --- Places between transactions ------------------------------------------------------------------------------------------------------
 
 
-def between(file: str, pos: int, reading: int) -> int:
+def between(file: str, pos: int, snapshot: int) -> int:
     """The number of the place ``pos``, between the changes before and after it. Raises `DataDamaged`, `LimitExceeded`.
 
-    ``reading``: the last reading of tables' rows, as of this place or an earlier one.
+    ``snapshot``: the number of the last snapshot of rows, as of this place or an earlier one.
     """
-    return place_number(sequence_of(file, pos - 1, 0, "d") >> CHANGE_BITS, reading)
+    return place_number(sequence_of(file, pos - 1, 0, "d") >> CHANGE_BITS, snapshot)
 
 
 def place_text(position: int) -> str:

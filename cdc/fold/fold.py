@@ -147,7 +147,7 @@ class Fold:
                 if self._is_passed(plan, place):
                     self._pass(change)
                     return
-                decoder = RowDecoder(target, plan.values, plan.forms)
+                decoder = RowDecoder(target, plan.value_options, plan.forms)
                 table = self._tables[plan.source] = TableFold(decoder, plan)
             if not table.apply(change, place, time_us):
                 self._folded.passed += 1

@@ -30,7 +30,7 @@ class NewTable:
 
     def note(self, change: ChangeEvent, place: Place) -> ObservedColumns:
         """Note an event. Raises `UnfitValue`, and `KeylessEvent` once it is noted."""
-        unavailable, truncate = self._plan.values.of(change), change.op == "t"
+        unavailable, truncate = self._plan.value_options.of(change), change.op == "t"
         check_names(change.row, self._names)
         key = () if truncate else tuple(self._plan.key or change.key)
         for name in key:

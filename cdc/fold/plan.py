@@ -26,7 +26,7 @@ class TablePlan:
     rules: ColumnRules | None
     truncates: Truncates
     policy: Policy
-    values: ValueOptions
+    value_options: ValueOptions
     forms: Mapping[str, ColumnForm]
     """How events write a column when their schema leaves it open, by column."""
     by_position: bool
@@ -45,7 +45,7 @@ class FoldPlan:
     by_position: bool = True
     blocked_from: Mapping[TableId, Mapping[int, RefusedEvent]] = field(default_factory=dict)
     """The first event that cannot be applied, by table and queue. Later events of the table in that queue are not applied either."""
-    reading: ValueOptions = field(default_factory=ValueOptions)
+    value_options: ValueOptions = field(default_factory=ValueOptions)
     truncates: Truncates = "ordered"
     one_queue: bool = False
     """Whether a truncate without a position removes what came before it, as the topic has one queue only."""
@@ -58,18 +58,18 @@ class FoldPlan:
         """What holds for one table: to be asked once, as names and patterns are matched."""
         policy, chosen = self.policy_of(source), self.choices.of(source)
         truncates = chosen.truncates or self.truncates
-        times = chosen.unfit_times or self.reading.unfit_times
+        times = chosen.unfit_times or self.value_options.unfit_times
         key = of_table(self.keys, source)
         return TablePlan(
             source=source,
             target=self.targets.get(source),
             selected=is_selected(self.tables, source),
             key=key,
-            rules=self.choices.rules(source, key, self.reading.unavailable),
+            rules=self.choices.rules(source, key, self.value_options.unavailable),
             truncates="queue" if truncates == "ordered" and self.one_queue else truncates,
             policy=policy,
-            values=replace(self.reading, unfit_times=times, unfit_nulls=policy == "null"),
-            forms=merged_declarations(self.reading.forms, source),
+            value_options=replace(self.value_options, unfit_times=times, unfit_nulls=policy == "null"),
+            forms=merged_declarations(self.value_options.forms, source),
             by_position=self.by_position,
             blocked_from=self.blocked_from.get(source, {}),
             unwritable=self.unwritable.get(source, {}),

@@ -38,17 +38,17 @@ class ValueOptions:
 class RowDecoder:
     """Makes typed rows and keys of one table from its events."""
 
-    def __init__(self, target: Target, reading: ValueOptions, forms: Mapping[str, ColumnForm] | None = None) -> None:
+    def __init__(self, target: Target, value_options: ValueOptions, forms: Mapping[str, ColumnForm] | None = None) -> None:
         """``forms``: of columns that events' schemas leave open."""
         self.target = target
-        self.unavailable = reading.unavailable
-        self.columns = self._columns(reading.unavailable)
+        self.unavailable = value_options.unavailable
+        self.columns = self._columns(value_options.unavailable)
         self.texts = frozenset(column.name for column in target.columns if column.type is PrimitiveType.STRING)
         self.types = {column.name: column.type for column in target.columns}
         self.forms = {name: form.reader() for name, form in (forms or {}).items()}
         self.undeclared = {name: read for name, kind in self.types.items() if (read := either(kind)) is not None} | self.forms
-        self.nulls = reading.unfit_times == "null"
-        self.unfit_nulls = reading.unfit_nulls
+        self.nulls = value_options.unfit_times == "null"
+        self.unfit_nulls = value_options.unfit_nulls
         self.nulled: list[tuple[str, str]] = []
         """The last row's columns with NULL for an unfit value, and why."""
         self.names = frozenset(self.types)
@@ -91,7 +91,7 @@ class RowDecoder:
         former = self.key(old, change.schema_of_row, modes=change.modes, exact=change.says_unsent)
         return former if former != key else None
 
-    def reading(self, schema: ConnectRowSchema | None, *, modes: bool, exact: bool) -> list[tuple[str, Convert]]:
+    def converters_for(self, schema: ConnectRowSchema | None, *, modes: bool, exact: bool) -> list[tuple[str, Convert]]:
         """``modes``: the connector writes types in several ways. ``exact``: events name unsent columns (`ChangeEvent.says_unsent`)."""
         if schema is not self.schema or modes is not self.modes or exact is not self.exact:
             if (known := self._known.get((schema, modes, exact))) is None:
@@ -106,7 +106,7 @@ class RowDecoder:
         self, row: Mapping[str, Any], schema: ConnectRowSchema | None, *, modes: bool = False, exact: bool = False
     ) -> tuple[Any, ...]:
         """Raises `UnfitValue`."""
-        typed = self.reading(schema, modes=modes, exact=exact)
+        typed = self.converters_for(schema, modes=modes, exact=exact)
         try:
             values = [
                 value if value is None or value is KEEP else convert(value)
@@ -134,7 +134,7 @@ class RowDecoder:
 
     def key(self, row: Mapping[str, Any], schema: ConnectRowSchema | None, *, modes: bool = False, exact: bool = False) -> Key:
         """Raises `UnfitValue`."""
-        self.reading(schema, modes=modes, exact=exact)
+        self.converters_for(schema, modes=modes, exact=exact)
         typed, key, unavailable = self.converters, [], NOTHING if exact else self.unavailable
         for name in self.target.key:
             value = required_key_value(name, row, unavailable)

@@ -115,7 +115,7 @@ class TableFold:
         if self._plan.selected:
             check_names(change.row, self._names)
             self.observed = self.observed or ObservedColumns()
-            self.observed.note(change, place, self.decoder.names, self._plan.values.of(change))
+            self.observed.note(change, place, self.decoder.names, self._plan.value_options.of(change))
 
     def _keep(self, row: RowChange, at_us: int) -> None:
         queue, history = row.place[0], self.target.history

@@ -150,7 +150,7 @@ class MongoCapture(SourceCapture[MongoState]):
             self._wanted,
             self._resources,
             self._options,
-            whole_from=between(now, self._resources.reading),  # whatever was read, by this process or earlier ones, is of before
+            whole_from=between(now, self._resources.snapshot),  # whatever was read, by this process or earlier ones, is of before
             on_progress=self._add_progress,
         )
         return follower.run(state, stopped, until=now if self._options.once else None)

@@ -184,7 +184,7 @@ class ChangeStreamFollower(SourceFollower[MongoState, Mapping[str, Any]]):
 
     def _complete_behind(self, time: ClusterTime, token: str | None) -> None:
         self._complete_until = max(self._complete_until, time)
-        self._boundary = Boundary(StreamPlace(time, token, self._event).text, between(time, self._reading, last=self._last))
+        self._boundary = Boundary(StreamPlace(time, token, self._event).text, between(time, self._snapshot, last=self._last))
 
     @property
     def _is_full(self) -> bool:
@@ -235,7 +235,7 @@ class ChangeStreamFollower(SourceFollower[MongoState, Mapping[str, Any]]):
                 if (document := by_id.get(identity_text(identity))) is not None:
                     found[change.sequence] = self._record(change, document)
         if changes:
-            self._sender.raise_consistent_from(between(self._server.now(), self._reading))
+            self._sender.raise_consistent_from(between(self._server.now(), self._snapshot))
         if found:
             mean_bytes = sum(len(record.body) for record in found.values()) // len(found)
             self._looked_up_max = max(1, min(_LOOKED_UP_MAX, _GATHERED_BYTES_MAX // mean_bytes))

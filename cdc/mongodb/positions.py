@@ -62,11 +62,11 @@ def read_at(time: ClusterTime, *, emptied: bool = False) -> int:
     return _number(time) << CHANGE_BITS | CHANGES - 1 - emptied
 
 
-def between(time: ClusterTime, reading: int, *, last: int = -1) -> int:
+def between(time: ClusterTime, snapshot: int, *, last: int = -1) -> int:
     """The number of the place after a time: above all changes until then, of which ``last`` is the last, and below all others.
-    ``reading``: the number of the last reading.
+    ``snapshot``: the number of the last snapshot.
     """
-    return place_number(max(_number(time), last >> CHANGE_BITS), reading)
+    return place_number(max(_number(time), last >> CHANGE_BITS), snapshot)
 
 
 def before(time: ClusterTime) -> ClusterTime:

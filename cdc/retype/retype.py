@@ -200,14 +200,14 @@ class _Retype:
 
         plan = self._plan
         chosen = plan.fold_plan().table(target.source)
-        reading = chosen.values
+        value_options = chosen.value_options
         conversion = TargetConverter(
             schema_of(table),
             changes,
             target.key,
             forms=chosen.forms,
-            nulls=reading.unfit_times == "null",
-            unavailable=reading.unavailable,
+            nulls=value_options.unfit_times == "null",
+            unavailable=value_options.unavailable,
         )
         self._reached("before", target.name)
         with scratch_folder("penstock-retype-") as folder:

@@ -48,8 +48,8 @@ class SyncEngine:
 
     def __init__(self, plan: SyncPlan, backend: Backend) -> None:
         self._plan = plan
-        self._reading = plan.place.reading
-        self._view = TopicView(self._reading, plan.topic)
+        self._read_only_place = plan.place.as_read_only
+        self._view = TopicView(self._read_only_place, plan.topic)
         self._mirror = GroupMirror(TopicView(plan.place, plan.topic), plan.topic, f"sync-{plan.name}")
         self._backend = backend
         self._tables = self._backend.tables
@@ -191,7 +191,7 @@ class SyncEngine:
         if not ranges:
             self._cut()
             return None
-        clock = lakes.open(self._reading).lake.runtime.clock
+        clock = lakes.open(self._read_only_place).lake.runtime.clock
         begun_s = clock.monotonic_s()
         self._reached("read", "after")
         try:
@@ -301,7 +301,7 @@ class SyncEngine:
         taken = packed(ranges, tasks_max=self._plan.tasks, sizes=self._view.sizes(ranges))
         tasks = tuple(
             ReadTask(
-                place=self._reading,
+                place=self._read_only_place,
                 topic=self._plan.topic,
                 life=self._own.life,
                 ranges=one,

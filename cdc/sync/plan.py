@@ -33,7 +33,7 @@ class SyncPlan:
     tables: frozenset[str] | None
     choices: Choices
     declared: TableDeclarations
-    reading: ValueOptions
+    value_options: ValueOptions
     tasks: int = 1
     steps: SyncSteps = NO_STEPS
 
@@ -51,7 +51,7 @@ class SyncPlan:
             tables=None if options.tables is None else frozenset(options.tables),
             choices=choices,
             declared=declared,
-            reading=ValueOptions(UnavailablePlaceholder.of(options.unavailable_values), options.unfit_times, declared.forms),
+            value_options=ValueOptions(UnavailablePlaceholder.of(options.unavailable_values), options.unfit_times, declared.forms),
             tasks=tasks,
             steps=steps,
         )
@@ -73,7 +73,7 @@ class SyncPlan:
             self.tables,
             self.declared.keys,
             self.by_position,
-            reading=self.reading,
+            value_options=self.value_options,
             truncates=self.options.truncates,
             one_queue=one_queue,
             choices=self.choices,
@@ -82,7 +82,7 @@ class SyncPlan:
 
     def types_of(self, source: TableId, told: Mapping[str, FieldType]) -> Mapping[str, FieldType]:
         """A table's column types, from those of the source's catalogue; masked columns lose theirs."""
-        rules = self.choices.rules(source, of_table(self.declared.keys, source), self.reading.unavailable)
+        rules = self.choices.rules(source, of_table(self.declared.keys, source), self.value_options.unavailable)
         return told if rules is None else rules.types(told)
 
     def historic(self, source: TableId) -> bool:

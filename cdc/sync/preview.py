@@ -61,12 +61,12 @@ class SyncPreview:
 
 def preview(plan: SyncPlan, tables: TargetTables, *, keeps_history: bool) -> SyncPreview:
     """Read all the topic's events. Raises the lake's errors, and those of the targets' store."""
-    view = TopicView(plan.place.reading, plan.topic)
+    view = TopicView(plan.place.as_read_only, plan.topic)
     standing = view.refresh()
     planned = events_planned(view.planned_schema(), plan.topic)
     look = PreviewFold(plan.fold_plan(one_queue=len(standing.kept) == 1))
     task = ReadTask(
-        place=plan.place.reading,
+        place=plan.place.as_read_only,
         topic=plan.topic,
         life=standing.life,
         ranges={queue: kept for queue, kept in standing.kept.items() if kept[0] < kept[1]},

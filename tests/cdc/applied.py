@@ -64,7 +64,7 @@ class Memory:
                 None,
                 self.declared.keys,
                 self.by_position,
-                reading=ValueOptions(forms=self.declared.forms),
+                value_options=ValueOptions(forms=self.declared.forms),
                 truncates=self.truncates,
             )
         )

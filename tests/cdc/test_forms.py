@@ -40,7 +40,7 @@ def folded(
     """What a whole event's column is in its target."""
     said, source = TableDeclarations.of({"t": {"v": declared}}, None), TableId("s", "t")
     target = Target(source, "t", (target_column("id", "bigint"), TargetColumn("v", said.columns["t"]["v"])), (key,))
-    fold = Fold(FoldPlan({source: target}, reading=ValueOptions(forms=said.forms)))
+    fold = Fold(FoldPlan({source: target}, value_options=ValueOptions(forms=said.forms)))
     row = {"id": 1, "v": value}
     body: Any = {"op": "c", "after": row, "source": {"schema": "s", "table": "t", "version": version}}
     if field is not None:
@@ -182,7 +182,7 @@ def test_the_fold_reads_them() -> None:
     said = TableDeclarations.of({"s.t": {"v": "decimal(12,2) from base64"}}, None)
     source = TableId("s", "t")
     target = Target(source, "t", (target_column("id", "bigint"), target_column("v", "decimal(12,2)")), ("id",))
-    fold = Fold(FoldPlan({source: target}, reading=ValueOptions(forms=said.forms)))
+    fold = Fold(FoldPlan({source: target}, value_options=ValueOptions(forms=said.forms)))
     row = {"id": 1, "v": "1234"}
     fold.add(
         0, 0, json.dumps({"key": {"id": 1}, "value": {"op": "c", "after": row, "source": {"schema": "s", "table": "t"}}}).encode()

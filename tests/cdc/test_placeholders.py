@@ -119,7 +119,7 @@ def test_it_says_nothing_of_a_column_s_type(form: str, value: object) -> None:
 def test_a_fold_reads_as_it_is_told_and_typed_columns_too() -> None:
     source = TableId(None, "t")
     target = Target(source, "t", (target_column("id", "bigint"), target_column("n", "decimal(10,2)")), ("id",))
-    fold = Fold(FoldPlan({source: target}, reading=ValueOptions(UnavailablePlaceholder.of([OTHER]))))
+    fold = Fold(FoldPlan({source: target}, value_options=ValueOptions(UnavailablePlaceholder.of([OTHER]))))
     schema = {
         "type": "struct",
         "fields": [

@@ -24,7 +24,7 @@ def test_a_folder_an_url_and_an_open_lake_are_one_place(tmp_path: Path, monkeypa
     with penstock.connect("lake", coordination=f"sqlite://{tmp_path}/groups") as lake:
         assert LakePlace.of(lake).coordination == f"sqlite://{tmp_path}/groups"
     with penstock.connect("lake", read_only=True) as lake:
-        assert LakePlace.of(lake) == place.reading
+        assert LakePlace.of(lake) == place.as_read_only
     assert pickle.loads(pickle.dumps(place)) == place
 
 
@@ -47,7 +47,7 @@ def test_a_process_opens_a_lake_once(tmp_path: Path) -> None:
     lakes, place = OpenLakes(), LakePlace.of(tmp_path)
     opened = lakes.open(place)
     assert lakes.open(place) is opened
-    assert lakes.open(place.reading) is not opened
+    assert lakes.open(place.as_read_only) is not opened
     lakes.close()
     assert not opened.usable
     again = lakes.open(place)
@@ -58,7 +58,7 @@ def test_a_process_opens_a_lake_once(tmp_path: Path) -> None:
 
 def test_it_writes_or_it_does_not(tmp_path: Path) -> None:
     lakes, place = OpenLakes(), LakePlace.of(tmp_path)
-    writing, reading = lakes.open(place), lakes.open(place.reading)
+    writing, reading = lakes.open(place), lakes.open(place.as_read_only)
     writing.run(lambda: writing.lake.create_topic("orders", TopicSettings(queues=1)))
     assert list(reading.run(reading.lake.topics)) == ["orders"]
     with pytest.raises(penstock.ReadOnlyError):

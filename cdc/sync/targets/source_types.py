@@ -46,7 +46,7 @@ class SourceTypes:
         return self._known[name]
 
     def _read(self, name: str) -> TableTypes | None:
-        topic, opened = self._plan.topic, lakes.open(self._plan.place.reading)
+        topic, opened = self._plan.topic, lakes.open(self._plan.place.as_read_only)
         try:
             return opened.run(lambda: read_types(opened.lake.store, topic, name))
         except ObjectMissing:

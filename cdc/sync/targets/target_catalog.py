@@ -383,4 +383,4 @@ class TargetCatalog:
 
 def commits_above(plan: SyncPlan) -> int:
     """A number above any commit of a sync by now."""
-    return lakes.open(plan.place.reading).lake.runtime.clock.wall_ms()
+    return lakes.open(plan.place.as_read_only).lake.runtime.clock.wall_ms()

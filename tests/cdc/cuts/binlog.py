@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from penstock.cdc.capture.errors import SourceUnavailable
-from penstock.cdc.capture.positions import reading_of
+from penstock.cdc.capture.positions import snapshot_of
 from penstock.cdc.capture.records import ConnectSchemas
 from penstock.cdc.debezium.capture import EngineOptions, offset_text
 from penstock.cdc.debezium.configuration import MARIADB
@@ -307,7 +307,7 @@ class BinlogCapture:
             me,
             resources,
             EngineOptions(name=self.database.name, heartbeat=self.heartbeat),
-            whole_from=between(file_of(end), end[1], reading_of(rows.last_sequence)),
+            whole_from=between(file_of(end), end[1], snapshot_of(rows.last_sequence)),
             on_progress=lambda **progress: None,
             where="here",
         )

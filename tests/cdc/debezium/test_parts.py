@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.cdc.capture import record_sender
-from penstock.cdc.capture.positions import has_caught_up, is_between, reading_of, rows_go_on_at
+from penstock.cdc.capture.positions import has_caught_up, is_between, rows_go_on_at, snapshot_of
 from penstock.cdc.capture.record_sender import Boundary, RecordSender
 from penstock.cdc.capture.records import ConnectSchemas
 from penstock.cdc.capture.records import heartbeat as make_beat
@@ -68,9 +68,9 @@ def test_sequences_are_ordered_as_places_are(one: tuple[int, int, int, str], oth
 
 @given(PLACES, st.integers(0, (1 << FILE_BITS) - 1), st.integers(4, (1 << POS_BITS) - 1), st.integers(0, 1000))
 def test_a_place_lies_behind_all_changes_before_it_and_before_all_others(
-    change: tuple[int, int, int, str], file: int, pos: int, reading: int
+    change: tuple[int, int, int, str], file: int, pos: int, snapshot: int
 ) -> None:
-    number, other = between(f"binlog.{file:06}", pos, reading), sequence_of(f"binlog.{change[0]:06}", *change[1:])
+    number, other = between(f"binlog.{file:06}", pos, snapshot), sequence_of(f"binlog.{change[0]:06}", *change[1:])
     assert 0 <= number < 1 << 63
     assert (other < number) == (change[:2] < (file, pos))
     assert is_between(number)
@@ -85,7 +85,7 @@ def test_rows_begin_another_reading_where_a_place_has_caught_up() -> None:
     assert rows_go_on_at(10, between("b.1", 50, 0)) == 1 << 40
     assert rows_go_on_at(10, sequence_of("b.1", 50, 0, "u")) == 11
     assert rows_go_on_at(1 << 40, between("b.1", 50, 0)) == (1 << 40) + 1
-    assert reading_of(1 << 40) == 1
+    assert snapshot_of(1 << 40) == 1
     assert not has_caught_up(between("b.1", 50, 0), 1 << 40)
     assert has_caught_up(between("b.1", 50, 1), 1 << 40)
 
@@ -93,11 +93,11 @@ def test_rows_begin_another_reading_where_a_place_has_caught_up() -> None:
 def test_a_place_agrees_only_with_the_reading_that_it_names_however_many_there_were() -> None:
     rows = rows_go_on_at(-1, -1)
     for number in range(300):
-        told = between("binlog.000001", 100 + number, reading_of(rows))
+        told = between("binlog.000001", 100 + number, snapshot_of(rows))
         assert has_caught_up(told, rows)
-        for _ in range(3):  # readings that no change comes between
+        for _ in range(3):  # snapshots that no change comes between
             rows = rows_go_on_at(rows, told)
-            assert reading_of(rows) == number + 1
+            assert snapshot_of(rows) == number + 1
             assert not has_caught_up(told, rows)
 
 
@@ -253,8 +253,8 @@ def records(*places: int) -> list[Any]:
     return [record_of(b'{"id":7}', told("u", pos=pos), KNOWN, "0") for pos in places]
 
 
-def place(pos: int, reading: int = 0) -> Boundary:
-    return Boundary(f"at {pos}", between("mysql-bin.000003", pos, reading))
+def place(pos: int, snapshot: int = 0) -> Boundary:
+    return Boundary(f"at {pos}", between("mysql-bin.000003", pos, snapshot))
 
 
 def test_what_an_earlier_life_has_sent_is_left_out() -> None:
@@ -267,9 +267,9 @@ def test_what_an_earlier_life_has_sent_is_left_out() -> None:
     assert (sender.events, sender.duplicates, sender.offset) == (1, 2, "at 50")
 
 
-def opened(producer: Sent, *, whole_from: int = 4, heartbeat: bool = False, reading: int = 0) -> RecordSender:
+def opened(producer: Sent, *, whole_from: int = 4, heartbeat: bool = False, snapshot: int = 0) -> RecordSender:
     beat = (lambda number: make_beat("p", number, 7)) if heartbeat else None
-    return RecordSender(producer, whole_from=place(whole_from, reading).number, heartbeat=beat)  # type: ignore[arg-type]
+    return RecordSender(producer, whole_from=place(whole_from, snapshot).number, heartbeat=beat)  # type: ignore[arg-type]
 
 
 def test_the_changes_of_a_transaction_wait_for_its_end() -> None:
@@ -306,14 +306,14 @@ def test_no_place_is_named_before_that_of_the_rows_nor_behind_what_was_sent() ->
     assert producer.through == [None, place(40).number, None]
 
 
-def test_a_heartbeat_tells_a_place_once_for_each_reading() -> None:
+def test_a_heartbeat_tells_a_place_once_for_each_snapshot() -> None:
     producer = Sent(-1)
     sender = opened(producer, heartbeat=True)
     for _ in range(2):
         sender.add([], place(20), 0.0)
     assert (producer.batches, producer.through) == ([[place(20).number]], [place(20).number])
     again = Sent(place(20).number)
-    opened(again, heartbeat=True, reading=1).add([], place(20, 1), 0.0)
+    opened(again, heartbeat=True, snapshot=1).add([], place(20, 1), 0.0)
     assert again.through == [place(20, 1).number]
 
 

@@ -34,12 +34,12 @@ def test_numbers_are_in_the_order_of_the_stream(time: ClusterTime, index: int, l
 
 
 @given(TIMES, INDEXES, st.integers(0, 1000))
-def test_a_place_is_behind_its_time_and_before_the_next(time: ClusterTime, index: int, reading: int) -> None:
-    place = between(time, reading)
+def test_a_place_is_behind_its_time_and_before_the_next(time: ClusterTime, index: int, snapshot: int) -> None:
+    place = between(time, snapshot)
     assert sequence_of(time, index) < place
     assert is_between(place)
     assert not is_between(sequence_of(time, index))
-    assert between(before(time), reading) < sequence_of(time, 0)
+    assert between(before(time), snapshot) < sequence_of(time, 0)
     assert time_of(place) == time
     assert place_of("mongodb/penstock", place) == f"{time.sec}:{time.ord}"
     assert place_of("mongodb/penstock", sequence_of(time, index)) is None
@@ -67,7 +67,7 @@ def test_a_sync_makes_the_number_again(time: ClusterTime, index: int) -> None:
 
 def test_documents_that_were_read_wait_for_a_place_that_has_caught_up() -> None:
     time = ClusterTime(EPOCH_S + 9, 3)
-    rows = {"mongodb/penstock/rows": (1 << 40) + 5}  # of the second reading
+    rows = {"mongodb/penstock/rows": (1 << 40) + 5}  # of the second snapshot
     assert captures_between({"mongodb/penstock": between(time, 0), **rows}) is None
     assert captures_between({"mongodb/penstock": between(time, 1), **rows}) is not None
 
