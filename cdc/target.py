@@ -92,7 +92,7 @@ class TargetColumn:
 class _ProgressForm(msgspec.Struct, frozen=True):
     offsets: dict[Number, Number]
     truncated: int | None
-    told: dict[Number, tuple[int, Number]] = {}
+    watermarks: dict[Number, tuple[int, Number]] = msgspec.field(default_factory=dict, name="told")
     origins: dict[Number, tuple[str, ...]] = {}
     commits: Number = 0
 
@@ -131,7 +131,7 @@ class TargetProgress:
             form = converted(document, _ProgressForm, str_keys=True)
         except msgspec.ValidationError as error:  # no ValueError in older versions
             raise ValueError(str(error)) from error
-        watermarks = {queue: SourceWatermark(*one, origins=form.origins.get(queue, ())) for queue, one in form.told.items()}
+        watermarks = {queue: SourceWatermark(*one, origins=form.origins.get(queue, ())) for queue, one in form.watermarks.items()}
         return cls(form.offsets, form.truncated, watermarks, form.commits)
 
 

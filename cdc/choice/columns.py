@@ -50,8 +50,8 @@ class ColumnRules:
             types=None if change.types is None else self.types(change.types),
         )
 
-    def types(self, told: Mapping[str, FieldType]) -> dict[str, FieldType]:
-        return {name: kind for name, kind in told.items() if self._typed(name)}
+    def types(self, catalog_types: Mapping[str, FieldType]) -> dict[str, FieldType]:
+        return {name: kind for name, kind in catalog_types.items() if self._typed(name)}
 
     @property
     def met(self) -> frozenset[str]:

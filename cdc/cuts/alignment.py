@@ -92,8 +92,8 @@ class Alignment:
         goal, newest = self._goal, self.newest
         if goal is None or goal == self._told or not goal.is_reached(position):
             return False
-        told = (newest.life, newest.ends, newest.positions) if newest is not None and not newest.incomplete else None
-        return told != (goal.life, goal.ends, goal.positions)
+        recorded = (newest.life, newest.ends, newest.positions) if newest is not None and not newest.incomplete else None
+        return recorded != (goal.life, goal.ends, goal.positions)
 
     def cut(self, tables: Iterable[AlignedTable], *, now_ms: int) -> Cut | None:
         """None: a target is beyond the goal, as another driver has gone further."""

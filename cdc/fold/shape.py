@@ -22,13 +22,17 @@ class TableShape:
 
     @classmethod
     def of(
-        cls, source: TableId, seen: ObservedColumns, declared: TableDeclarations, told: Mapping[str, FieldType] | None = None
+        cls,
+        source: TableId,
+        seen: ObservedColumns,
+        declared: TableDeclarations,
+        catalog_types: Mapping[str, FieldType] | None = None,
     ) -> TableShape:
         """Raises `TargetRefused` for columns that no target can have. A column that was only null so far waits for a value, unless its type is
-        declared or ``told`` by the source's catalogue.
+        declared or ``catalog_types`` by the source's catalogue.
         """
         key = tuple(of_table(declared.keys, source) or seen.key)
-        types_by_name = {name: (told or {}).get(name, kind) for name, kind in seen.columns.items()}
+        types_by_name = {name: (catalog_types or {}).get(name, kind) for name, kind in seen.columns.items()}
         known = {name: of_key(kind) if name in key else kind for name, kind in types_by_name.items() if kind is not None}
         types = known | merged_declarations(declared.columns, source)
         columns = [TargetColumn(name, types[name]) for name in types_by_name if name in types]

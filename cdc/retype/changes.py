@@ -33,15 +33,15 @@ class TypeChange(NamedTuple):
 
 
 def changes_of(
-    columns: Sequence[TargetColumn], declared: Mapping[str, FieldType], told: Mapping[str, FieldType]
+    columns: Sequence[TargetColumn], declared: Mapping[str, FieldType], catalog_types: Mapping[str, FieldType]
 ) -> tuple[TypeChange, ...]:
-    """The changes to the ``declared`` types, or else to the source catalogue's (``told``).
+    """The changes to the ``declared`` types, or else to the source catalogue's (``catalog_types``).
 
     A type that holds all the source's values stays, unless it is text.
     """
     found = []
     for column in columns:
-        new = declared.get(column.name) or required_type(column.type, told.get(column.name, column.type))
+        new = declared.get(column.name) or required_type(column.type, catalog_types.get(column.name, column.type))
         if new != column.type:
             found.append(TypeChange(column.name, column.type, new))
     return tuple(found)

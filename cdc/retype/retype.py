@@ -147,9 +147,9 @@ class _Retype:
             return replace(report, refused="the target has gone")
         found = existing_target_of(table)
         target = self._target(name, source, found, report.path)
-        told = self._told(name, source)
-        changes = self._changes(name, source, found, told)
-        report = replace(report, changes=tuple(change.shown for change in changes), unknown=not changes and not told)
+        catalog_types = self._catalog_types(name, source)
+        changes = self._changes(name, source, found, catalog_types)
+        report = replace(report, changes=tuple(change.shown for change in changes), unknown=not changes and not catalog_types)
         if not changes:
             self._keep(target)
             return report
@@ -173,11 +173,13 @@ class _Retype:
             progress = self._record.progress[name]
         return Target(source, name, found.columns, written.key, progress, history=written.history)
 
-    def _told(self, name: str, source: TableId) -> Mapping[str, FieldType]:
+    def _catalog_types(self, name: str, source: TableId) -> Mapping[str, FieldType]:
         named = self._record.types.get(name)
         return {} if named is None else self._source_types.joined(source, [named.name])
 
-    def _changes(self, name: str, source: TableId, found: ExistingTarget, told: Mapping[str, FieldType]) -> tuple[TypeChange, ...]:
+    def _changes(
+        self, name: str, source: TableId, found: ExistingTarget, catalog_types: Mapping[str, FieldType]
+    ) -> tuple[TypeChange, ...]:
         declared: Mapping[str, FieldType] = merged_declarations(self._plan.declared.columns, source)
         if missing := sorted(declared.keys() - {column.name for column in found.columns}):
             raise TargetRefused(
@@ -188,7 +190,7 @@ class _Retype:
                 observed=", ".join(missing),
             )
         key = found.written.key if found.written is not None else ()
-        fit = {column: of_key(kind) if column in key else kind for column, kind in told.items()}
+        fit = {column: of_key(kind) if column in key else kind for column, kind in catalog_types.items()}
         changes = changes_of(found.columns, declared, fit)
         for change in changes:
             if change.column in key:

@@ -310,7 +310,7 @@ class SyncEngine:
             )
             for one in taken
         )
-        plan = self.catalog.fold_plan(one_queue=len(self.ends()) == 1)
+        plan = self.catalog.batch_fold_plan(one_queue=len(self.ends()) == 1)
         return FoldInput(tasks, plan, 1 if len(tasks) <= 1 else self._plan.tasks, self._plan.steps, bytes_max)
 
     def _merged(self, found: FoldedBatch, folded: FoldResult, ranges: Ranges) -> dict[str, int]:

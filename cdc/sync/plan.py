@@ -80,10 +80,10 @@ class SyncPlan:
             policy=self.options.policy,
         )
 
-    def types_of(self, source: TableId, told: Mapping[str, FieldType]) -> Mapping[str, FieldType]:
+    def types_of(self, source: TableId, catalog_types: Mapping[str, FieldType]) -> Mapping[str, FieldType]:
         """A table's column types, from those of the source's catalogue; masked columns lose theirs."""
         rules = self.choices.rules(source, of_table(self.declared.keys, source), self.value_options.unavailable)
-        return told if rules is None else rules.types(told)
+        return catalog_types if rules is None else rules.types(catalog_types)
 
     def historic(self, source: TableId) -> bool:
         history = self.options.history

@@ -25,12 +25,12 @@ RefusedTypes: TypeAlias = Callable[[RefusedEvent], Mapping[str, FieldType]]
 
 
 def with_hints(
-    plan: SyncPlan, target: Target | None, table: str, refused: Iterable[RefusedEvent], told: RefusedTypes
+    plan: SyncPlan, target: Target | None, table: str, refused: Iterable[RefusedEvent], catalog_types: RefusedTypes
 ) -> list[RefusedEvent]:
     """The refused events by queue, with the remedy for a column's type. A remedy is given once."""
     found, said = list[RefusedEvent](), set[str]()
     for one in sorted(refused, key=lambda one: one.place):
-        remedy = _remedy(plan, target, table, one, told(one))
+        remedy = _remedy(plan, target, table, one, catalog_types(one))
         if remedy is not None:
             line = "" if remedy.line in said else f": {remedy.line}"
             one = replace(one, reason=f"{one.reason}. {remedy.why}{line}{remedy.instead}")
@@ -46,13 +46,13 @@ class _Remedy(NamedTuple):
 
 
 def _remedy(
-    plan: SyncPlan, target: Target | None, table: str, refused: RefusedEvent, told: Mapping[str, FieldType]
+    plan: SyncPlan, target: Target | None, table: str, refused: RefusedEvent, catalog_types: Mapping[str, FieldType]
 ) -> _Remedy | None:
     """The remedy for a value that does not fit. None: the type is not the cause, or the reason names a remedy."""
     column = refused.column
     if target is None or column is None or (has := target.type_of(column)) is None:
         return None
-    calls_for = told.get(column)
+    calls_for = catalog_types.get(column)
     if calls_for is None and _DECLARE in refused.reason:
         return None
     same = " (with the same --config)" if plan.choices.by_name else ""
@@ -61,9 +61,9 @@ def _remedy(
         said = refused.types.keys() if refused.types_name is None else ()
         declared = merged_declarations(plan.declared.columns, target.source)
         wider = {
-            one.name: required_type(one.type, told[one.name])
+            one.name: required_type(one.type, catalog_types[one.name])
             for one in target.columns
-            if one.name in said and one.name in told and not holds(one.type, told[one.name])
+            if one.name in said and one.name in catalog_types and not holds(one.type, catalog_types[one.name])
             if one.name == column or one.name not in declared
         }
         line = join(_line(plan, target.source, table, column, wider))
@@ -113,13 +113,13 @@ def as_text(table: str, column: str | None) -> str:
     return "" if column is None else f". Text holds it: {join(['--column', f'{table}.{column}=string'])}"
 
 
-def wider_columns(target: Target, refused: Iterable[RefusedEvent], told: RefusedTypes) -> list[TargetColumn]:
+def wider_columns(target: Target, refused: Iterable[RefusedEvent], catalog_types: RefusedTypes) -> list[TargetColumn]:
     """A target's columns that are narrower than their source by now, with types for the values of both."""
     wider: dict[str, FieldType] = {}
     for one in refused:
         has = None if one.column is None else target.type_of(one.column)
         if one.column is not None and has is not None:
-            both = widest(wider.get(one.column, has), told(one).get(one.column, has))
+            both = widest(wider.get(one.column, has), catalog_types(one).get(one.column, has))
             if both not in (PrimitiveType.STRING, has):
                 wider[one.column] = both
     return [TargetColumn(name, type_) for name, type_ in wider.items()]

@@ -36,7 +36,7 @@ class SourceTypes:
         known = (self._of(name) for name in sorted(names) if is_types_name(name))
         return self._plan.types_of(source, joined_types(types for types in known if types is not None))
 
-    def told(self, source: TableId, refused: RefusedEvent) -> Mapping[str, FieldType]:
+    def catalog_types(self, source: TableId, refused: RefusedEvent) -> Mapping[str, FieldType]:
         said = self._plan.types_of(source, refused.types)
         return {**said, **self.joined(source, [] if refused.types_name is None else [refused.types_name])}
 

@@ -181,7 +181,7 @@ class TargetCatalog:
     def begin_batch(self) -> None:
         self._blocked_from = {}
 
-    def fold_plan(self, *, one_queue: bool) -> FoldPlan:
+    def batch_fold_plan(self, *, one_queue: bool) -> FoldPlan:
         targets = {source: replace(target, stopped=source in self.stopped) for source, target in self._targets.items()}
         return replace(
             self._fold_plan, targets=targets, blocked_from=self._blocked_from, one_queue=one_queue, unwritable=self._unwritable
@@ -226,8 +226,10 @@ class TargetCatalog:
         """Stop tables at the events that cannot be applied."""
         for source, refused in folded.refused.items():
             table = distinct_names({*self._names, source})[source]
-            told = partial(self._source_types.told, source)
-            self.stopped.add(source, with_hints(self._plan, self._targets.get(source), table, refused.values(), told), reached)
+            catalog_types = partial(self._source_types.catalog_types, source)
+            self.stopped.add(
+                source, with_hints(self._plan, self._targets.get(source), table, refused.values(), catalog_types), reached
+            )
 
     # --- What targets lack ------------------------------------------------------------------------------------------------------
 
@@ -273,7 +275,9 @@ class TargetCatalog:
         changed = False
         for source, refused in folded.refused.items() if self._plan.options.widen else ():
             target = self._targets.get(source)
-            if target is None or not (wider := wider_columns(target, refused.values(), partial(self._source_types.told, source))):
+            if target is None or not (
+                wider := wider_columns(target, refused.values(), partial(self._source_types.catalog_types, source))
+            ):
                 continue
             self._reached("add columns", "before", target.name)
             self._check()

@@ -14,7 +14,7 @@ TARGET = Target(TableId("public", "t"), "t", (target_column("id", "int"), target
 
 
 @pytest.mark.parametrize(
-    ("column", "told", "wider"),
+    ("column", "catalog_types", "wider"),
     [
         ("id", {"id": "bigint"}, [target_column("id", "bigint")]),
         ("n", {"n": "decimal(5,4)"}, [target_column("n", "decimal(7,4)")]),
@@ -26,9 +26,11 @@ TARGET = Target(TableId("public", "t"), "t", (target_column("id", "int"), target
     ],
 )
 def test_a_column_becomes_wider_only_where_its_source_has(
-    column: str | None, told: dict[str, str], wider: list[TargetColumn]
+    column: str | None, catalog_types: dict[str, str], wider: list[TargetColumn]
 ) -> None:
-    assert wider_columns(TARGET, [RefusedEvent((0, 0), "it does not fit", column)], lambda one: target_types(told)) == wider
+    assert (
+        wider_columns(TARGET, [RefusedEvent((0, 0), "it does not fit", column)], lambda one: target_types(catalog_types)) == wider
+    )
 
 
 def test_a_column_becomes_as_wide_as_all_of_its_events_call_for() -> None:
