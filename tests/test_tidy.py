@@ -411,5 +411,11 @@ def test_links_in_documents_lead_somewhere() -> None:
     assert not dead
 
 
+def test_contributors_are_sent_to_files_that_exist() -> None:
+    named = set(re.findall(r"[\w./]*\w\.py\b", (ROOT / "CONTRIBUTING.md").read_text()))
+    paths = [f"/{path.relative_to(ROOT)}" for path in files()]
+    assert not [name for name in named if not any(path.endswith(f"/{name}") for path in paths)]
+
+
 def test_changelog_knows_the_version() -> None:
     assert f"## [{CONFIG['project']['version']}]" in (ROOT / "CHANGELOG.md").read_text()
