@@ -29,7 +29,7 @@ class TableShape:
         catalog_types: Mapping[str, FieldType] | None = None,
     ) -> TableShape:
         """Raises `TargetRefused` for columns that no target can have. A column that was only null so far waits for a value, unless its type is
-        declared or ``catalog_types`` by the source's catalogue.
+        declared, or among the source catalogue's (``catalog_types``).
         """
         key = tuple(of_table(declared.keys, source) or seen.key)
         types_by_name = {name: (catalog_types or {}).get(name, kind) for name, kind in seen.columns.items()}

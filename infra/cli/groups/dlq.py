@@ -99,7 +99,7 @@ def read(
             reader = lake.reader(letters)
         except TopicNotFound:
             raise no_dead_letters(group) from None
-        selection = MessageSelection(group=where.pop("message_group"), **where)
+        selection = MessageSelection(**where)
         batches = at_most(limit, of_origin(topic, reason, selection.batches(reader)))
         if file is not None:
             with export(file, letters) as exported:

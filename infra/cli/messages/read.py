@@ -23,7 +23,7 @@ csv_option = click.option("--csv", "as_csv", is_flag=True, help="CSV with a head
 
 conditions = options(
     click.option("--queue", type=int, help="Only messages of this queue."),
-    click.option("--group", help="Only messages of this message group."),
+    click.option("--group", "message_group", help="Only messages of this message group."),
     click.option("--key", help="Only messages with this key."),
     click.option("--tag", "tags", metavar="FILTER", help="Only messages with one of these tags: 'paid || refunded'."),
     click.option("--where", metavar="CONDITION", help="Only messages for which this holds: \"price > 10 AND region = 'north'\"."),

@@ -25,7 +25,7 @@ class MessageSelection:
     """Conditions, all of which hold; None is no condition."""
 
     queue: int | None = None
-    group: str | None = None
+    message_group: str | None = None
     key: str | None = None
     message_id: str | None = None
     tags: str | None = None
@@ -40,7 +40,7 @@ class MessageSelection:
     @property
     def labelled(self) -> bool:
         """Whether a lookup finds the messages without reading the topic."""
-        return not self.group is self.key is self.message_id is None
+        return not self.message_group is self.key is self.message_id is None
 
     def batches(self, reader: Reader, *, follow: bool = False) -> Iterator[pa.RecordBatch]:
         """The messages as they come; those of each queue in its order."""
@@ -50,7 +50,7 @@ class MessageSelection:
         if self.labelled and not follow:
             yield from self._looked_up(reader)
             return
-        wanted = Lookup(message_id=self.message_id, key=self.key, message_group=self.group) if self.labelled else None
+        wanted = Lookup(message_id=self.message_id, key=self.key, message_group=self.message_group) if self.labelled else None
         reading = reader.read(
             queue=self.queue,
             start=self.start,
@@ -66,7 +66,7 @@ class MessageSelection:
 
     def _looked_up(self, reader: Reader) -> Iterator[pa.RecordBatch]:
         keep = filters_of(self.tags, self.where)
-        rows = reader.lookup_arrow(message_id=self.message_id, key=self.key, message_group=self.group)
+        rows = reader.lookup_arrow(message_id=self.message_id, key=self.key, message_group=self.message_group)
         if self.queue is not None:
             rows = rows.filter(pc.equal(rows["queue"], self.queue))
         if (column := _column(rows, self.start)) is not None:
