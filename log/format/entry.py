@@ -20,6 +20,13 @@ def encode_entry(header: Header, inline: Mapping[int, pa.Table]) -> bytes:
     """An entry; ``inline`` maps a batch's position to its rows, sorted by queue."""
     if sorted(inline) != header.inline:
         raise InternalError("inline rows and header disagree", expected=header.inline, observed=sorted(inline))
+    return write_file(_merged(header, inline), {FOOTER_KEY: encode_header(header)})
+
+
+def _merged(header: Header, inline: Mapping[int, pa.Table]) -> pa.Table:
+    """The batches' rows, sorted by queue."""
+    if len(inline) <= 1:
+        return next(iter(inline.values())) if inline else LOG_SCHEMA.empty_table()
     pieces: list[pa.Table] = []
     taken = dict.fromkeys(inline, 0)
     for queue in sorted({queue for position in inline for queue in header.batches[position].rows}):
@@ -27,8 +34,7 @@ def encode_entry(header: Header, inline: Mapping[int, pa.Table]) -> bytes:
             count = header.batches[position].rows.get(queue, 0)
             pieces.append(inline[position].slice(taken[position], count))
             taken[position] += count
-    table = joined(pieces) if len(inline) > 1 else next(iter(inline.values()), LOG_SCHEMA.empty_table())
-    return write_file(table, {FOOTER_KEY: encode_header(header)})
+    return joined(pieces)
 
 
 def encode_rows(tables: Sequence[pa.Table]) -> bytes:

@@ -23,6 +23,8 @@ _BLANK = b"0" * (2 * _HALF)
 UNSEALED = {_SEAL.decode(): _BLANK.decode()}
 _MAGIC = b"PAR1"
 ROW_GROUP_ROWS = 64 * 1024
+_PACKED_BYTES_MIN = 8 * 1024
+"""Fewer bytes of rows are not compressed: setting up zstd for each column takes as long as all else, and most of such a file is its footer."""
 ROWS_BYTES_MIN = 256 * MIB
 ROWS_BYTES_RATIO = 4096
 """The most memory for rows, as a multiple of the file's bytes; at least `ROWS_BYTES_MIN`. Rows that are all alike take 1,000 times."""
@@ -36,11 +38,12 @@ def write_file(table: pa.Table, footer: Mapping[str, str]) -> bytes:
     table = slim(table)
     sink = pa.BufferOutputStream()
     columns = [name for name in _DICTIONARY_COLUMNS if name in table.column_names]
+    is_packed = table.nbytes >= _PACKED_BYTES_MIN
     with pq.ParquetWriter(
         sink,
         table.schema,
-        compression="zstd",
-        compression_level=1,
+        compression="zstd" if is_packed else "none",
+        compression_level=1 if is_packed else None,
         use_dictionary=columns,
         write_statistics=False,
         write_page_checksum=True,
