@@ -197,7 +197,8 @@ class Appender:
                 race.leading = False
                 await self._follow()
             return
-        data = await self._runtime.offload(lambda: encode_entry(composed.header, composed.inline))
+        size_bytes = sum(pending.size_bytes for pending in composed.put_in)
+        data = await self._runtime.offload(lambda: encode_entry(composed.header, composed.inline), size_bytes=size_bytes)
         if self._tail.state.entry > state.entry:
             return
         listing = asyncio.ensure_future(self._list()) if race.lists_beside(self._now_s()) and not collected else None

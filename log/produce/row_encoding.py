@@ -75,19 +75,21 @@ class BatchEncoder:
 
     async def form(self, builder: BatchBuilder) -> EncodedBatch:
         """Raises `InvalidArgument` for rows that do not fit, unless they go to another topic."""
-        now_us = 1000 * self._runtime.clock.wall_ms()
+        now_us, size_bytes = 1000 * self._runtime.clock.wall_ms(), builder.size_bytes
         if not self.is_typed:
-            return await self._runtime.offload(lambda: self._finish(builder, self._rows(builder, now_us), 0, None))
+            return await self._runtime.offload(
+                lambda: self._finish(builder, self._rows(builder, now_us), 0, None), size_bytes=size_bytes
+            )
         typed, check = builder.typed, builder.again or (lambda rules: self._typed_rows(builder, now_us, rules))
         if typed is None:
-            typed = await self._runtime.offload(lambda: check(self.rules))
+            typed = await self._runtime.offload(lambda: check(self.rules), size_bytes=size_bytes)
         if typed.bad:  # a later version of the schema may have what they have
             await self.read_on()
             if self._served.schema.version != typed.schema_version:
-                typed = await self._runtime.offload(lambda: check(self.rules))
+                typed = await self._runtime.offload(lambda: check(self.rules), size_bytes=size_bytes)
         if typed.bad:
             await self._take_out(builder, typed)
-        return await self._runtime.offload(lambda: self._of_typed(builder, typed, now_us))
+        return await self._runtime.offload(lambda: self._of_typed(builder, typed, now_us), size_bytes=size_bytes)
 
     async def read_on(self) -> None:
         await self._served.tail.catch_up()

@@ -19,6 +19,9 @@ from ..errors import ClosedError
 
 T = TypeVar("T")
 
+_OFFLOADED_BYTES_MIN = 2_048
+"""A few messages, which take some 0.5 ms. Of more, threads do what the event loop has no time for."""
+
 
 class Clock(Protocol):
     """The two clocks of one process."""
@@ -55,8 +58,11 @@ class Runtime:
     threads: bool = True
     """Whether heavy work may leave the event loop's thread; off in the simulation."""
 
-    async def offload(self, work: Callable[[], T]) -> T:
-        if not self.threads:
+    async def offload(self, work: Callable[[], T], *, size_bytes: int | None = None) -> T:
+        """Do heavy work in a thread of the loop's pool. ``size_bytes`` is the size of its data: few bytes are worked on here and now, as handing
+        them over costs more.
+        """
+        if not self.threads or (size_bytes is not None and size_bytes < _OFFLOADED_BYTES_MIN):
             return work()
         return await run_in_pool(None, work)
 

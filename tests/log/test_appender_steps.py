@@ -128,7 +128,7 @@ def test_an_entry_that_was_overtaken_while_it_was_encoded_is_not_sent() -> None:
         log, store, appender = await by_hand()
         overtakes = [True]
 
-        async def offload(work: Callable[[], T]) -> T:
+        async def offload(work: Callable[[], T], *, size_bytes: int) -> T:
             if overtakes and overtakes.pop():
                 await log.send({1: 1})
                 await appender._tail.catch_up()
