@@ -138,7 +138,7 @@ class CallRunner:
             try:
                 with self._under_way(call):
                     await self._admit(call)
-                    data = await _read(requests)
+                    data = await _read(context)
                     size_bytes = len(data)
                     with self.shares.hold(REQUESTS, call.owner, size_bytes):
                         request = await self._decode(rpc, call, data)
@@ -159,7 +159,7 @@ class CallRunner:
             try:
                 with self._under_way(call):
                     await self._admit(call)
-                    data = await _read(requests)
+                    data = await _read(context)
                     size_bytes = len(data)
                     # The request is kept as long as it is answered, and a poll may wait for a minute.
                     with self.shares.hold(REQUESTS, call.owner, size_bytes):
@@ -315,11 +315,12 @@ async def _write(context: Any, answer: Message) -> None:  # noqa: ANN401 - gRPC'
         raise ClientGone(str(error)) from None
 
 
-async def _read(requests: AsyncIterator[bytes]) -> bytes:
-    """Raises `StatusError`."""
-    async for data in requests:
-        return data
-    raise StatusError(pb.BAD_REQUEST, "the call has no request")
+async def _read(context: Any) -> bytes:  # noqa: ANN401 - gRPC's
+    """The first request. An iterator that is left after it would cost a task and a turn of the loop. Raises `StatusError`."""
+    data: bytes | object = await context.read()
+    if not isinstance(data, bytes):
+        raise StatusError(pb.BAD_REQUEST, "the call has no request")
+    return data
 
 
 def facts_of(call: RpcCall) -> dict[str, object]:
