@@ -30,18 +30,21 @@ class Shape:
     """Messages in a receive, acknowledged together."""
     askers: int
     """Tasks that receive and acknowledge side by side."""
+    each: bool = False
+    """Whether every message has an acknowledgement call of its own."""
 
     @property
     def name(self) -> str:
-        return f"receive and ack {self.order}, {self.at_once} at once, {self.askers} side by side"
+        acks = ", each acknowledged by a call" if self.each else ""
+        return f"receive and ack {self.order}, {self.at_once} at once, {self.askers} side by side{acks}"
 
 
 def measure(options: Options) -> Iterator[Figure]:
     orders: tuple[Literal["ORDERLY", "CONCURRENT"], ...] = ("ORDERLY", "CONCURRENT")
     shapes = [
-        Shape(order=order, at_once=at_once, askers=askers)
+        Shape(order=order, at_once=at_once, askers=askers, each=each)
         for order in orders
-        for at_once, askers in ((1, 1), (32, 1), (32, 16), (1_000, 4))
+        for at_once, askers, each in ((1, 1, False), (32, 1, False), (32, 16, True), (32, 16, False), (1_000, 4, False))
     ]
     with tempfile.TemporaryDirectory(prefix="penstock-bench-") as folder:
         for shape in shapes if not options.small else shapes[1:2]:
@@ -70,7 +73,8 @@ async def receive(root: Path, shape: Shape, count: int) -> Run:
         nonlocal acknowledged
         while acknowledged < count:
             messages = await consumer.receive(shape.at_once)
-            await consumer.ack(*messages)
+            for receipts in [[message] for message in messages] if shape.each else [messages]:
+                await consumer.ack(*receipts)
             acknowledged += len(messages)
 
     async with aio.connect(root, maintenance=False) as lake:
