@@ -7,11 +7,12 @@ import logging
 from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, ClassVar
 
 import pyarrow as pa
+from msgspec.structs import replace
 
 from ..coordinator.coordination import Coordination
 from ..coordinator.groups.record import GroupRecord

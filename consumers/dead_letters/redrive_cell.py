@@ -7,7 +7,9 @@ sequences for a comparison.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+
+from msgspec.structs import replace
 
 from ...coordinator.cells.cells import Cells
 from ...coordinator.cells.document import Document

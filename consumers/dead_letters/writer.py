@@ -9,8 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from ...coordinator.groups.record import check_group_name
 from ...coordinator.queues.cell import QueueCell

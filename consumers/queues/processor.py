@@ -6,10 +6,11 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeVar
 
 import pyarrow as pa
+from msgspec.structs import replace
 
 from ...coordinator.groups.record import DeliveryOrder, GroupRecord
 from ...coordinator.queues.cell import LogWitness, QueueCell

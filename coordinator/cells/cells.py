@@ -7,9 +7,10 @@ on the same version, until a read shows this write or another.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Awaitable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from typing import TypeVar
 
 from ...log.errors import (
     AccessRefused,
@@ -26,6 +27,8 @@ from ...log.runtime.backoff import Backoff
 from ...log.runtime.runtime import Runtime
 from ...log.stores.protocol import Conflict
 from ..tables import Cell, CellTable, CellVersion
+
+T = TypeVar("T")
 
 WRITE_ID_BYTES = 16
 """The size of the write id before a stored cell's content."""
@@ -73,8 +76,7 @@ class Cells:
 
     async def read(self, key: str) -> StoredCell | None:
         """Sees every write that ended before. Raises what the table raises, and `DataDamaged`."""
-        async with _patience("get", key):
-            cell = await self._table.get(key)
+        cell = await _answer("get", key, self._table.get(key))
         return None if cell is None else _stored(key, cell)
 
     async def keys(self, prefix: str) -> list[str]:
@@ -129,8 +131,7 @@ class Cells:
         cause: PenstockError
         while True:
             try:
-                async with _patience("put", key):
-                    version = await self._table.put(key, bytes.fromhex(write_id) + data, expected=expected)
+                version = await _answer("put", key, self._table.put(key, bytes.fromhex(write_id) + data, expected=expected))
                 return StoredCell(data, version, write_id)
             except PermissionDenied as error:
                 if not in_doubt:
@@ -163,8 +164,7 @@ class Cells:
     async def drop(self, key: str, *, on: StoredCell) -> None:
         """Remove an unneeded, unchanged cell. Tried once: nothing may depend on the removal."""
         with suppress(Conflict, StoreUnavailable):
-            async with _patience("delete", key):
-                await self._table.delete(key, expected=on.version)
+            await _answer("delete", key, self._table.delete(key, expected=on.version))
 
 
 def _stored(key: str, cell: Cell) -> StoredCell:
@@ -194,10 +194,9 @@ def _stored_again(
         return error
 
 
-@asynccontextmanager
-async def _patience(operation: str, key: str) -> AsyncIterator[None]:
+async def _answer(operation: str, key: str, answer: Awaitable[T]) -> T:
     try:
         async with asyncio.timeout(_ATTEMPT_S):
-            yield
+            return await answer
     except TimeoutError as error:
         raise StoreUnavailable("no answer", operation=operation, object=key, expected=f"within {_ATTEMPT_S:g} s") from error

@@ -3,15 +3,19 @@
 An offset is in one of four places. *Fresh*: never seen. *Granted*: in flight for the first time. *Settled*: done, by a handler or as a dead letter.
 *Listed*: tracked individually (`Tries`, or a row of a `Spill`), or behind its message group's marker. A listed offset counts as settled for the
 floor, so that no slow or failing message holds it.
+
+The values are structs: a write makes some ten of them, and a dataclass of as many fields takes twenty to a hundred times as long.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from types import MappingProxyType
 from typing import Any, TypeVar
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from ...log.errors import InternalError
 from .offsets import OffsetSet, SettledOffsets
@@ -40,8 +44,7 @@ class MessageState(IntEnum):
     """The message used up its attempts: its group stands still until an operator acts."""
 
 
-@dataclass(frozen=True, slots=True)
-class Receive:
+class Receive(Struct, frozen=True, gc=False):
     """The receive to which messages are out (`receives.py`)."""
 
     attempt: int = 0
@@ -52,8 +55,7 @@ class Receive:
     """ORDERLY: the offset behind its last message of the lane."""
 
 
-@dataclass(frozen=True, slots=True)
-class Tries:
+class Tries(Struct, frozen=True, gc=False):
     """The history of a message that did not go straight through."""
 
     state: MessageState
@@ -69,8 +71,7 @@ class Tries:
     """OUT: the receive, if named."""
 
 
-@dataclass(frozen=True, slots=True)
-class Marker:
+class Marker(Struct, frozen=True, gc=False):
     """A blocked message group, whose messages from ``head`` on are listed, except settled ones."""
 
     head: int
@@ -86,8 +87,7 @@ class Marker:
         return Marker(head, max(self.limit, head), Tries(state, attempts, 0, due_ms, receive=receive))
 
 
-@dataclass(frozen=True, slots=True)
-class DeadLetters:
+class DeadLetters(Struct, frozen=True):
     """Messages to be written to the dead-letter queue, in order. A sequence is never given twice."""
 
     next_sequence: int = 0
@@ -144,8 +144,7 @@ class DeadLetters:
         return self.left(self.assigned, len(self.assigned))
 
 
-@dataclass(frozen=True, slots=True)
-class Spill:
+class Spill(Struct, frozen=True):
     """Waiting messages in an immutable object (`spills.py`), by due time. The first return first."""
 
     id: str
@@ -157,8 +156,7 @@ class Spill:
     """The lowest of the rows left."""
 
 
-@dataclass(frozen=True, slots=True)
-class LogWitness:
+class LogWitness(Struct, frozen=True):
     """An owner's knowledge at its write. A log or record restored to an older state contradicts it."""
 
     entry: int
@@ -168,8 +166,7 @@ class LogWitness:
     """64 bits of a hash of the group's secret."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueueCell:
+class QueueCell(Struct, frozen=True, kw_only=True):
     """A consumer group's state of one queue."""
 
     generation: int = 0

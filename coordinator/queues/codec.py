@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import struct
 from collections import defaultdict
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from ...log.errors import DataDamaged, NewerFormatError
 from ...log.limits import NUMBER_MAX
@@ -74,11 +76,11 @@ def _sections(cell: QueueCell) -> dict[int, bytes]:
     if cell.ack_writes:
         data = bytearray()
         append_varint(data, cell.ack_writes)
-        sections[_ACKS] = bytes(data) + b"".join(one.to_bytes(_HASH_BYTES, "little") for one in cell.acks)
+        sections[_ACKS] = bytes(data) + struct.pack(f"<{len(cell.acks)}Q", *cell.acks)
     if cell.seen is not None:
         seen = bytearray()
         append_varint(seen, cell.seen.entry)
-        sections[_SEEN] = bytes(seen) + b"".join(one.to_bytes(_HASH_BYTES, "little") for one in (cell.seen.digest, cell.seen.group))
+        sections[_SEEN] = bytes(seen) + struct.pack("<2Q", cell.seen.digest, cell.seen.group)
     if receives := _receives(cell):
         sections[_RECEIVES] = receives
     for number, pairs in ((_REFUSED, cell.dead_letters.refused), (_KEPT, cell.dead_letters.kept)):

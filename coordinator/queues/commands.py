@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from ..groups.record import Command, CommandKind, GroupRecord, Position
 from ..limits import LETTERS_MAX

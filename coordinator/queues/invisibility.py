@@ -9,7 +9,9 @@ are acknowledged in order, and expire together.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from msgspec.structs import replace
 
 from ...log.errors import InternalError
 from ..groups.record import DeadLetterPolicy, GroupSettings

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Protocol, TypeAlias
+
+from msgspec.structs import replace
 
 from ...log.errors import InternalError, PenstockError, ReopenError, RetryError
 from ...log.limits import KIB

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
+from msgspec import Struct
 
 from ...log.limits import NUMBER_MAX
 from ..cells.inflation import inflated
@@ -24,10 +24,12 @@ _SPAN_MAX = 1 << 24
 """The longest span above the base: damaged data must not cost all memory."""
 _RANGES_MAX = 1 << 18
 """The most ranges: five times those of a half-settled largest window."""
+_FEW = 64
+"""The most offsets in a list, and bytes in a bitmap, for which Python is quicker than numpy, and compression saves nothing worth its time."""
+_PACKED_MIN_BYTES = 300
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetSet:
+class OffsetSet(Struct, frozen=True, gc=False):
     """A set of offsets."""
 
     base: int = 0
@@ -46,6 +48,11 @@ class OffsetSet:
     def of_offsets(offsets: Sequence[int]) -> OffsetSet:
         if not offsets:
             return OffsetSet()
+        if len(offsets) <= _FEW:
+            base, bits = min(offsets), 0
+            for offset in offsets:
+                bits |= 1 << (offset - base)
+            return OffsetSet(base, bits)
         array = np.asarray(offsets, np.int64)
         base = int(array.min())
         ones = np.zeros(int(array.max()) - base + 1, np.uint8)
@@ -57,6 +64,9 @@ class OffsetSet:
 
     def __len__(self) -> int:
         return self.bits.bit_count()
+
+    def __bool__(self) -> bool:
+        return self.bits != 0
 
     @property
     def limit(self) -> int:
@@ -88,7 +98,7 @@ class OffsetSet:
         """Ascending, and as long as possible."""
         if not self.bits & (self.bits + 1):  # a single one, or none
             return [(self.base, self.limit)] if self.bits else []
-        return [(int(first), int(limit)) for first, limit in _edges(self.bits) + self.base]
+        return _ranges(self.bits, self.base)
 
     def encode(self) -> bytes:
         """About a bit an offset at most."""
@@ -104,8 +114,7 @@ class OffsetSet:
         return _rebased(base, _decode_bits(reader, base))
 
 
-@dataclass(frozen=True, slots=True)
-class SettledOffsets:
+class SettledOffsets(Struct, frozen=True, gc=False):
     """All offsets below a floor, and some above it."""
 
     floor: int = 0
@@ -139,7 +148,7 @@ class SettledOffsets:
 
     def ranges(self) -> list[OffsetRange]:
         """Above the floor, ascending and as long as possible."""
-        return [(int(first), int(limit)) for first, limit in _edges(self.above) + self.floor]
+        return _ranges(self.above, self.floor)
 
     def gaps(self, limit: int) -> list[OffsetRange]:
         """The offsets below ``limit`` not in the set, ascending."""
@@ -186,20 +195,31 @@ def _rebased(base: int, bits: int) -> OffsetSet:
 def _encode_bits(bits: int) -> bytes:
     if not bits:
         return b""
-    if bits < 0x100:  # a short form: most such sets have one offset, and a cell may have a thousand of them
-        return bytes((_BITMAP, bits))
+    if not bits & (bits + 1):
+        count = bits.bit_length()
+        if count <= 8:
+            return bytes((_BITMAP, bits))
+        data = bytearray((_RANGES, 0))  # one range from the base on, as most sets of many are
+        append_varint(data, count)
+        return bytes(data)
     bitmap = bits.to_bytes((bits.bit_length() + 7) // 8, "little")
-    forms = {_BITMAP: bitmap, _PACKED_BITMAP: zlib.compress(bitmap, 6)}
-    edges = _edges(bits)
-    if len(edges) < len(bitmap):  # otherwise ranges, of two bytes and more each, save nothing
+    form, data = _BITMAP, bitmap
+    if len(bitmap) > _FEW and len(edges := _edges(bits)) < len(bitmap) // 2:  # a range takes two bytes or more
         ranges, end = bytearray(), 0
         for first, limit in edges.tolist():
             append_varint(ranges, first - end)
             append_varint(ranges, limit - first)
             end = limit
-        forms |= {_RANGES: bytes(ranges), _PACKED_RANGES: zlib.compress(ranges, 6)}
-    form = min(forms, key=lambda form: (len(forms[form]), form))
-    return bytes([form]) + forms[form]
+        if len(ranges) < len(bitmap):
+            form, data = _RANGES, bytes(ranges)
+    if len(data) >= _PACKED_MIN_BYTES:
+        packed = {_PACKED_BITMAP: zlib.compress(bitmap, 6)}
+        if form == _RANGES:
+            packed[_PACKED_RANGES] = zlib.compress(data, 6)
+        best = min(packed, key=lambda one: len(packed[one]))
+        if len(packed[best]) < len(data):
+            form, data = best, packed[best]
+    return bytes((form,)) + data
 
 
 def _decode_bits(reader: VarintReader, base: int) -> int:
@@ -256,3 +276,17 @@ def _edges(bits: int) -> np.ndarray[Any, np.dtype[np.int64]]:
     ones = np.unpackbits(np.frombuffer(bits.to_bytes(size, "little"), np.uint8), bitorder="little")
     changes = np.flatnonzero(np.diff(ones, prepend=np.uint8(0), append=np.uint8(0)))
     return changes.reshape(-1, 2).astype(np.int64)
+
+
+def _ranges(bits: int, base: int) -> list[OffsetRange]:
+    if bits.bit_length() > 8 * _FEW:
+        return [(int(first), int(limit)) for first, limit in _edges(bits) + base]
+    found = []
+    while bits:
+        zeros = (bits & -bits).bit_length() - 1
+        bits >>= zeros
+        ones = (~bits & (bits + 1)).bit_length() - 1
+        found.append((base + zeros, base + zeros + ones))
+        bits >>= ones
+        base += zeros + ones
+    return found

@@ -8,11 +8,11 @@ from __future__ import annotations
 import base64
 import binascii
 import hmac
-from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
 
 import xxhash
+from msgspec import Struct
 
 from ...log.errors import CallError, DataDamaged, InvalidArgument, RetryError
 from ...log.limits import NUMBER_MAX
@@ -68,8 +68,7 @@ class ForeignReceipt(ReceiptRefused):
     kind = "foreign_receipt"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReceiptHandle:
+class ReceiptHandle(Struct, frozen=True, kw_only=True, gc=False):
     """One delivery of one message."""
 
     group: str

@@ -7,10 +7,11 @@ message in one place.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from msgspec.structs import replace
 
 from ...log.errors import InternalError
 from .cell import MessageState, QueueCell, Spill, Tries

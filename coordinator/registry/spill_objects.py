@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import pyarrow as pa
+from msgspec.structs import replace
 
 from ...log.errors import DataDamaged, ForeignObject
 from ...log.format.sealed import read_footer, read_rows, write_file

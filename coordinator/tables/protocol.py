@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Protocol, runtime_checkable
 
 from ...log.errors import CallError, InvalidArgument, LimitExceeded, PenstockError
@@ -93,6 +94,7 @@ class CellTable(Protocol):
         ...
 
 
+@lru_cache(maxsize=1_024)  # a cell is written under one key again and again
 def check_cell_key(key: str) -> None:
     """Raise `InvalidArgument` or `LimitExceeded` unless every table accepts ``key``."""
     check_key(key)

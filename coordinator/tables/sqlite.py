@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import threading
 from collections import deque
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
-from ...log.errors import PenstockError
+from ...log.errors import PenstockError, unforeseen
 from ...log.runtime.runtime import Runtime
 from ...log.stores.protocol import Conflict
 from .protocol import Cell, CellVersion, check_cell, check_cell_key
@@ -26,7 +27,7 @@ _TOGETHER_MAX = 64
 @dataclass(slots=True, eq=False)
 class _Change:
     wanted: CellWrite | Deletion
-    outcome: bool | PenstockError = False
+    outcome: asyncio.Future[bool | PenstockError]
     """Whether a cell changed, or the error that leaves this unknown."""
 
 
@@ -57,6 +58,8 @@ class SqliteTable:
             for _ in range(2)
         )
         self._waiting: deque[_Change] = deque()
+        self._committing = False
+        """Whether the writing thread will look at what waits."""
         self._lock = threading.Lock()
         self._reads = TableThreads("penstock-sqlite-read", 1, url=self.url)
         self._writes = TableThreads("penstock-sqlite-write", 1, url=self.url)
@@ -105,20 +108,24 @@ class SqliteTable:
         await self._reads.close(self._reader.close)
 
     async def _change(self, operation: str, expected: CellVersion | None, wanted: CellWrite | Deletion) -> None:
-        change = _Change(wanted)
+        self._writes.check()
+        change = _Change(wanted, asyncio.get_running_loop().create_future())
         with self._lock:
             self._waiting.append(change)
+            begin, self._committing = not self._committing, True
         try:
-            # One thread runs these calls in turn, so either this call takes the change along or an earlier one did.
-            await self._writes.run(self._commit_waiting)
-        finally:
+            if begin:
+                self._begin()
+            outcome = await change.outcome
+        except BaseException:
             with self._lock, suppress(ValueError):  # cancelled or closed: a change that is not on its way yet stays undone
                 self._waiting.remove(change)
-        if isinstance(change.outcome, PenstockError):
-            error = copy(change.outcome)  # all changes of one transaction share it
+            raise
+        if isinstance(outcome, PenstockError):
+            error = copy(outcome)  # all changes of one transaction share it
             error.operation = operation
-            raise error from change.outcome
-        if not change.outcome:
+            raise error from outcome
+        if not outcome:
             raise Conflict(
                 "the cell is not as expected",
                 operation=operation,
@@ -126,23 +133,37 @@ class SqliteTable:
                 expected=expected.token if expected else "no cell",
             )
 
+    def _begin(self) -> None:
+        try:
+            self._writes.begin(self._commit_waiting)
+        except BaseException:
+            self._committing = False
+            raise
+
     def _commit_waiting(self) -> None:
-        with self._lock:
-            changes = self._next_together()
-        wanted = [change.wanted for change in changes]
-        outcomes: Sequence[bool | PenstockError]
+        """Commit until nothing waits: what gathered during a commit goes into the next one, without a turn of the event loop between them."""
+        while True:
+            with self._lock:
+                changes = self._next_together()
+                if not changes:
+                    self._committing = False
+                    return
+            outcomes = self._committed([change.wanted for change in changes])
+            for loop in {change.outcome.get_loop() for change in changes}:
+                with suppress(RuntimeError):  # the loop is closed: nobody waits
+                    loop.call_soon_threadsafe(_tell, loop, changes, outcomes)
+
+    def _committed(self, wanted: Sequence[CellWrite | Deletion]) -> Sequence[bool | PenstockError]:
         try:
             match wanted:
-                case []:
-                    return
                 case [Deletion() as deletion]:
-                    outcomes = [self._writer.delete(deletion)]
+                    return [self._writer.delete(deletion)]
                 case _:
-                    outcomes = self._writer.put([one for one in wanted if isinstance(one, CellWrite)])
+                    return self._writer.put([one for one in wanted if isinstance(one, CellWrite)])
         except PenstockError as error:
-            outcomes = [error] * len(changes)
-        for change, outcome in zip(changes, outcomes, strict=True):
-            change.outcome = outcome
+            return [error] * len(wanted)
+        except Exception as error:  # noqa: BLE001 - those who wait must hear of it
+            return [unforeseen(error, operation="write cells")] * len(wanted)
 
     def _next_together(self) -> list[_Change]:
         """The first waiting change and, if a put, the first puts of other cells."""
@@ -155,3 +176,9 @@ class SqliteTable:
         for change in together.values():
             self._waiting.remove(change)
         return list(together.values())
+
+
+def _tell(loop: asyncio.AbstractEventLoop, changes: Sequence[_Change], outcomes: Sequence[bool | PenstockError]) -> None:
+    for change, outcome in zip(changes, outcomes, strict=True):
+        if change.outcome.get_loop() is loop and not change.outcome.done():
+            change.outcome.set_result(outcome)

@@ -9,9 +9,11 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from ...log.errors import ClosedError, ForkedError
-from ...log.runtime.runtime import run_in_pool
+from ...log.runtime.runtime import closed_with_process, run_in_pool
 
 T = TypeVar("T")
+
+_HINT = "Close it, or use it in a with block"
 
 
 class TableThreads:
@@ -30,13 +32,23 @@ class TableThreads:
 
     async def run(self, work: Callable[[], T]) -> T:
         """Raises `ClosedError` after `close`, and `ForkedError` in a forked child. A cancelled call leaves ``work`` running."""
+        self.check()
+        return await run_in_pool(self._pool, work, object=self._url, hint=_HINT)
+
+    def begin(self, work: Callable[[], None]) -> None:
+        """Begin work that tells its end by itself. Raises as `run`."""
+        self.check()
+        with closed_with_process(object=self._url, hint=_HINT):
+            self._pool.submit(work)
+
+    def check(self) -> None:
+        """Raise as `run` does."""
         if self.forked:
             raise ForkedError(
                 "the table was opened before this process was forked", object=self._url, hint="Open the lake in the child"
             )
         if self._closed:
             raise ClosedError("the table is closed", object=self._url)
-        return await run_in_pool(self._pool, work, object=self._url, hint="Close it, or use it in a with block")
 
     async def close(self, last: Callable[[], None]) -> None:
         """Let running work end, then run ``last``."""

@@ -10,8 +10,9 @@ import asyncio
 import random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
@@ -80,8 +81,15 @@ async def run_in_pool(
     hint: str | None = None,
 ) -> T:
     """Run ``work`` in a thread of ``pool`` (None: the loop's own). Raises `ClosedError` when the process ends."""
-    try:
+    with closed_with_process(object=object, operation=operation, hint=hint):
         return await asyncio.get_running_loop().run_in_executor(pool, work)
+
+
+@contextmanager
+def closed_with_process(*, object: str | None = None, operation: str | None = None, hint: str | None = None) -> Iterator[None]:
+    """Raise `ClosedError` where a pool takes no more work as the process ends."""
+    try:
+        yield
     except RuntimeError as error:
         if not _ends_with_process(error):
             raise

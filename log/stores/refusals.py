@@ -11,6 +11,7 @@ import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import lru_cache
 from typing import Final, TypeAlias, TypeVar
 
 from ..errors import AccessLost, AccessRefused, PenstockError, PermissionDenied
@@ -104,6 +105,7 @@ class Refusals:
         return now_s - refused.last_s > self._timeout_s
 
 
+@lru_cache(maxsize=1_024)  # a cell is written under one key again and again
 def right_of(verb: str, key: str) -> Right:
     return verb, _GIVEN.sub("*", key)
 

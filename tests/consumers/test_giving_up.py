@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from penstock.consumers.feed.rows import group_hash
 from penstock.consumers.limits import QueueLimits, QueueMode
@@ -125,7 +126,7 @@ def test_a_suspect_waits_for_the_one_before_it_in_its_message_group_that_waits_f
     cell = step.apply(cell)
     step = schedule.plan(0, cell, mode)
     assert (step.runs, step.runs_now, schedule.wants_solo(0)) == ([], [], False)
-    step = schedule.plan(0, replace(step.apply(cell), dead_letters=DeadLetters(3)), mode)
+    step = schedule.plan(0, structs.replace(step.apply(cell), dead_letters=DeadLetters(3)), mode)
     assert [one.message.offset for one in step.letters] == [0]
 
 

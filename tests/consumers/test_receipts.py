@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 import xxhash
+from msgspec import structs
 
 from penstock.consumers.limits import QueueLimits
 from penstock.consumers.schedule.receive import ReceiveSchedule
@@ -189,7 +190,7 @@ HANDLE = ReceiptHandle(
 SECRET = "0123456789abcdef" * 2
 
 
-@pytest.mark.parametrize("given", [HANDLE, replace(HANDLE, lane=None, following=None), replace(HANDLE, lane=0)])
+@pytest.mark.parametrize("given", [HANDLE, structs.replace(HANDLE, lane=None, following=None), structs.replace(HANDLE, lane=0)])
 def test_a_handle_is_text_and_comes_back(given: ReceiptHandle) -> None:
     text = given.encode(SECRET)
     assert ReceiptHandle.decode(text) == given
@@ -214,7 +215,11 @@ def test_a_handle_is_sealed_with_its_groups_secret() -> None:
     other = SECRET[:-1] + "0"
     assert is_genuine(TEXT, SECRET)
     assert not is_genuine(TEXT, other)
-    for forged in (replace(HANDLE, offset=HANDLE.offset + 1), replace(HANDLE, attempt=18), replace(HANDLE, group="billinh")):
+    for forged in (
+        structs.replace(HANDLE, offset=HANDLE.offset + 1),
+        structs.replace(HANDLE, attempt=18),
+        structs.replace(HANDLE, group="billinh"),
+    ):
         assert not is_genuine(forged.encode(other), SECRET)
         assert ReceiptHandle.decode(forged.encode(other)) == forged
         data, said = (base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)) for text in (TEXT, forged.encode(SECRET)))
@@ -226,7 +231,7 @@ def test_a_handle_is_sealed_with_its_groups_secret() -> None:
 
 def test_a_handle_beyond_what_its_lane_has_out_is_refused() -> None:
     cell, _, (first, second) = handed_out("a", "a")
-    beyond = replace(handle(second), offset=2)
+    beyond = structs.replace(handle(second), offset=2)
     for operation in (acknowledged, lambda *args, now_ms: changed_invisible_duration(*args, due_ms=9_000, now_ms=now_ms)):
         with pytest.raises(ReceiptExpired, match="not handed out"):
             operation(cell, beyond, now_ms=5)
@@ -236,7 +241,7 @@ def test_a_handle_beyond_what_its_lane_has_out_is_refused() -> None:
 def test_a_message_behind_those_that_are_out_is_not_handed_out() -> None:
     """Its group is: what an earlier delivery of the same number gave is not given by this one."""
     cell, _, (first,) = handed_out("a", "a", most=1)
-    beyond = replace(handle(first), offset=1)
+    beyond = structs.replace(handle(first), offset=1)
     with pytest.raises(ReceiptExpired) as refused:
         acknowledged(cell, beyond, now_ms=5)
     assert refused.value.observed == "not handed out"

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import replace
 
 import pyarrow as pa
 import pytest
+from msgspec.structs import replace
 
 from penstock.consumers.feed.rows import GroupHashes
 from penstock.consumers.queues.receive_replay import replayed_messages

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from penstock.consumers.queues.lag import MessageAges, QueueLag, queue_lag
 from penstock.coordinator.queues.cell import Marker, MessageState, QueueCell, Tries

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from penstock.consumers.trace.status import DeliveryState, StoredStatus, status_of
 from penstock.coordinator.queues.cell import DeadLetters, Marker, MessageState, QueueCell, Tries

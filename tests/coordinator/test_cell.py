@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from msgspec.structs import replace
 
 from penstock.coordinator.queues.cell import DeadLetters, Marker, MessageState, QueueCell, Receive, Tries, removed_queue
 from penstock.coordinator.queues.codec import decode_cell, encode_cell

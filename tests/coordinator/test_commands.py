@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from penstock.coordinator.groups.record import Command, CommandKind, GroupRecord, GroupSettings, Position
 from penstock.coordinator.queues.cell import DeadLetters, Marker, MessageState, QueueCell, Tries
@@ -23,7 +24,7 @@ def parked_at(*heads: int, limit: int | None = None, strikes: int = 17) -> Queue
         100 + place: Marker(head, limit or head + 1, Tries(MessageState.PARKED, strikes, strikes))
         for place, head in enumerate(heads)
     }
-    return replace(cell, markers=markers)
+    return structs.replace(cell, markers=markers)
 
 
 def command(kind: CommandKind, *heads: int, number: int = 1, generation: int = 0, attempts: int = 17) -> Command:
@@ -59,7 +60,7 @@ def test_a_command_does_nothing_a_second_time() -> None:
     cell = with_commands_applied(parked_at(3, 7), commands)
     assert cell.commands == 5
     assert with_commands_applied(cell, commands) is cell
-    again = replace(cell, markers=parked_at(3, 7).markers)  # both failed and are parked once more
+    again = structs.replace(cell, markers=parked_at(3, 7).markers)  # both failed and are parked once more
     assert with_commands_applied(again, commands) is again
     assert with_commands_applied(again, [*commands, command(RELEASE, 3, number=6)]).markers[100].tries.state is MessageState.WAITING
 
@@ -69,31 +70,31 @@ def test_a_command_for_one_parking_is_not_carried_out_on_the_next() -> None:
     release, skip = command(RELEASE, 3, number=1), command(SKIP, 3, number=2)
     cell = with_commands_applied(parked_at(3), [release])
     assert cell.markers[100].tries.state is MessageState.WAITING
-    again = replace(cell, markers=parked_at(3, strikes=18).markers)
+    again = structs.replace(cell, markers=parked_at(3, strikes=18).markers)
     after = with_commands_applied(again, [release, skip])
-    assert after == replace(again, commands=2)
+    assert after == structs.replace(again, commands=2)
     assert with_commands_applied(after, [command(SKIP, 3, number=3, attempts=18)]).dead_letters.assigned == (3,)
 
 
 def test_only_a_group_that_is_parked_at_that_message_is_meant() -> None:
     cell = parked_at(3, 7)
     running = Marker(7, 9, Tries(MessageState.RUNNING, 18))
-    cell = replace(cell, markers={**cell.markers, 101: running})
+    cell = structs.replace(cell, markers={**cell.markers, 101: running})
     after = with_commands_applied(cell, [command(SKIP, 7, 8, 4)])
-    assert after == replace(cell, commands=1)
+    assert after == structs.replace(cell, commands=1)
 
 
 def test_a_command_from_before_a_reset_is_void() -> None:
     record = GroupRecord(settings=GroupSettings(), positions={"orders": Position((0,), (2,))}, commanded=1)
     late = replace(record, commands=(command(SKIP, 3, generation=1),))
-    cell = replace(parked_at(3), generation=2)
-    assert caught_up(cell, late, "orders", 0) == replace(cell, commands=1)
+    cell = structs.replace(parked_at(3), generation=2)
+    assert caught_up(cell, late, "orders", 0) == structs.replace(cell, commands=1)
 
 
 def test_a_cell_that_is_behind_is_reset_first_and_then_obeys() -> None:
     record = GroupRecord(settings=GroupSettings(), positions={"orders": Position((0, 5), (2, 2))})
     record = replace(record, commands=(command(RELEASE, 3, generation=1), command(SKIP, 3, number=2, generation=2)))
-    old = replace(parked_at(3), generation=1)
+    old = structs.replace(parked_at(3), generation=1)
     cell = caught_up(old.with_dead_letters((2,)), record, "orders", 0)
     assert (cell.generation, cell.commands, cell.settled, cell.markers) == (2, 2, SettledOffsets(0), {})
     assert (cell.epoch, cell.owner) == (4, "w/1")
@@ -103,7 +104,7 @@ def test_a_cell_that_is_behind_is_reset_first_and_then_obeys() -> None:
 
 def test_dead_letters_of_a_former_life_are_not_those_of_the_messages_that_have_their_offsets_now() -> None:
     record = GroupRecord(settings=GroupSettings(), positions={"orders": Position((0,), (3,), life=9, since=2)})
-    before = replace(parked_at(3), generation=1).with_dead_letters((2, 5))
+    before = structs.replace(parked_at(3), generation=1).with_dead_letters((2, 5))
     cell = caught_up(before, record, "orders", 0)
     assert cell.dead_letters == DeadLetters(2, (2, 5), former=2)
     assert (cell.dead_letters.own, cell.dead_letters.former) == ((), 2)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import random
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import reduce
 
 import pytest
+from msgspec.structs import replace
 
 from penstock.coordinator.cells.cells import Cells
 from penstock.coordinator.queues.cell import MessageState, QueueCell, Tries

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from penstock import aio
 from penstock.coordinator import GroupSettings
@@ -55,7 +56,7 @@ NUMBERS = st.integers(0, 2**45)
 
 @given(st.lists(st.builds(Spill, st.just(ID), NUMBERS, st.integers(1, 2**45), NUMBERS, NUMBERS), max_size=5))
 def test_a_cell_is_stored_with_them(spills: list[Spill]) -> None:
-    cell = replace(QueueCell(transactions=frozenset({OTHER})), spills=tuple(spills))
+    cell = structs.replace(QueueCell(transactions=frozenset({OTHER})), spills=tuple(spills))
     assert decode_cell(encode_cell(cell), where="cell") == cell
 
 
@@ -149,7 +150,7 @@ async def test_a_damaged_object_is_told_with_what_to_do(harm: str) -> None:
         strange = replace(own, group="mailing")
         await store.put(key, (await store.get(strange.key(await strange.write(rows)))).data, mode=Put.REPLACE)
     elif harm == "other rows":
-        spill = replace(spill, count=spill.count + 1)
+        spill = structs.replace(spill, count=spill.count + 1)
     else:
         await store.put(key, b"something else", mode=Put.REPLACE)
     with pytest.raises(DataDamaged, match=r"5[01] messages") as caught:
@@ -195,7 +196,7 @@ def test_the_collector_deletes_what_is_old_and_named_by_no_cell() -> None:
             clock.later_ms = ORPHAN_AGE_MS + 60_000
             assert await left() == {named}
             found = await cells.read(queue_key("billing", "orders", 2))
-            again = replace(cell, generation=generation - 1)
+            again = structs.replace(cell, generation=generation - 1)
             await cells.write(queue_key("billing", "orders", 2), encode_cell(again), on=found, deadline_s=float("inf"))
             assert await left() == set(), "a cell of an earlier generation is reset before anything is done with it"
 

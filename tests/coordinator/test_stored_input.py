@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from penstock.cdc.capture.state import RowsChunk
 from penstock.cdc.debezium import state as engine

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import timedelta
+
+from msgspec.structs import replace
 
 from penstock.coordinator.queues.cell import MessageState, QueueCell, Tries
 from penstock.coordinator.queues.offsets import OffsetSet

@@ -9,8 +9,10 @@ Ids leave the cell once the transaction's row is committed. So the row is asked 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
+
+from msgspec.structs import replace
 
 from ....log.errors import InvalidArgument, LimitExceeded
 from ...queues.cell import Marker, MessageState, QueueCell, Tries

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from penstock.consumers.schedule.receive_request import ReceiveRequest
 from penstock.coordinator.groups.record import GroupSettings
@@ -121,18 +122,18 @@ def test_ending_spares_what_is_not_due_and_what_others_were_given_since(orderly:
 
 def test_only_messages_of_one_queue_and_not_too_many_go_together() -> None:
     with pytest.raises(InvalidArgument, match="one transaction settles messages of one queue") as refused:
-        acks_of([HANDLE, replace(HANDLE, queue=4)])
+        acks_of([HANDLE, structs.replace(HANDLE, queue=4)])
     assert (refused.value.expected, refused.value.observed) == (
         "messages of %DLQ%billing, queue 3, received by group audit",
         "one of %DLQ%billing, queue 4, received by group audit",
     )
-    for other in (replace(HANDLE, group="else"), replace(HANDLE, topic="else")):
+    for other in (structs.replace(HANDLE, group="else"), structs.replace(HANDLE, topic="else")):
         with pytest.raises(InvalidArgument):
             acks_of([HANDLE, other])
     with pytest.raises(ReceiptOutdated, match="reset between two"):
-        acks_of([HANDLE, replace(HANDLE, generation=3)])
+        acks_of([HANDLE, structs.replace(HANDLE, generation=3)])
     with pytest.raises(LimitExceeded, match="too many messages for one transaction to settle"):
-        acks_of([replace(HANDLE, offset=offset, following=None) for offset in range(ACKED_MAX + 1)])
+        acks_of([structs.replace(HANDLE, offset=offset, following=None) for offset in range(ACKED_MAX + 1)])
     assert acks_of([HANDLE, HANDLE]).acked == (AckedDelivery(HANDLE.offset, HANDLE.attempt, HANDLE.lane),)
 
 

@@ -12,11 +12,11 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from penstock import GroupNotFound, Lake, Message, StoreUnavailable, TopicNotFound, aio, connect
 from penstock.coordinator import Coordination, GroupDescription, open_table

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from penstock import aio, connect
 from penstock.consumers.feed.rows import group_hash

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import html
 import json
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
+from msgspec.structs import replace
 
 from penstock import aio, connect
 from penstock.consumers.feed.rows import group_hash

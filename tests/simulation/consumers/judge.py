@@ -10,7 +10,8 @@ from __future__ import annotations
 import copy
 import math
 from collections import defaultdict
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from penstock.consumers.feed.rows import group_hash
 from penstock.coordinator.groups.record import DeadLetterPolicy, GroupSettings

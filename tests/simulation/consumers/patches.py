@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from penstock.consumers.dead_letters.copy_writer import Copy, CopyWriter
 from penstock.consumers.queues.dead_letter_task import DeadLetterTask

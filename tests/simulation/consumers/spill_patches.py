@@ -8,6 +8,8 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
+from msgspec import structs
+
 from penstock.consumers.queues.spill_task import SpillTask
 from penstock.consumers.schedule.tracked_messages import TrackedMessages
 from penstock.coordinator.queues.cell import MessageState, QueueCell, Spill, Tries
@@ -50,7 +52,7 @@ def never_counted(original: Any) -> Any:
         """Of an object's rows that came back the last one stays where it was, too, unless the object has no others."""
         after: QueueCell = original(cell, returning, generation)
         last = {one.after: list(one.waiting.items())[-1] for one in returning if one.after is not None}
-        return replace(after, spills=tuple(_one_back(one, last[one]) if one in last else one for one in after.spills))
+        return structs.replace(after, spills=tuple(_one_back(one, last[one]) if one in last else one for one in after.spills))
 
     return with_returned
 
@@ -63,7 +65,7 @@ def _one_back(spill: Spill, last: tuple[int, Tries]) -> Spill:
 def still_in_the_cell(original: Any) -> Any:
     def with_spilled(cell: QueueCell, spill: Spill, waiting: Mapping[int, Tries], generation: int) -> QueueCell:
         after: QueueCell = original(cell, spill, waiting, generation)
-        return replace(after, tries=cell.tries)
+        return structs.replace(after, tries=cell.tries)
 
     return with_spilled
 
@@ -71,7 +73,7 @@ def still_in_the_cell(original: Any) -> Any:
 def not_named(original: Any) -> Any:
     def with_spilled(cell: QueueCell, spill: Spill, waiting: Mapping[int, Tries], generation: int) -> QueueCell:
         after: QueueCell = original(cell, spill, waiting, generation)
-        return replace(after, spills=cell.spills)
+        return structs.replace(after, spills=cell.spills)
 
     return with_spilled
 
@@ -89,7 +91,7 @@ def of_any_generation(original: Any) -> Any:
 def kept_by_a_reset(original: Any) -> Any:
     def reset_to(self: QueueCell, position: int, generation: int) -> QueueCell:
         after: QueueCell = original(self, position, generation)
-        return replace(after, spills=self.spills)
+        return structs.replace(after, spills=self.spills)
 
     return reset_to
 
@@ -97,7 +99,7 @@ def kept_by_a_reset(original: Any) -> Any:
 def left_to_the_dead(original: Any) -> Any:
     def taken_by(self: QueueCell, worker: str) -> QueueCell:
         after: QueueCell = original(self, worker)
-        return replace(after, spills=())
+        return structs.replace(after, spills=())
 
     return taken_by
 
@@ -113,7 +115,7 @@ def run_meanwhile(original: Any) -> Any:
     def spill(self: TrackedMessages, most: int) -> Mapping[int, Tries]:
         """What is about to leave may be run until it has left."""
         waiting: Mapping[int, Tries] = original(self, most)
-        kept = {offset: replace(tries, due_ms=0) for offset, tries in waiting.items()}
+        kept = {offset: structs.replace(tries, due_ms=0) for offset, tries in waiting.items()}
         self.returned(kept)
         self._leaving.update(waiting)
         return waiting
@@ -126,7 +128,7 @@ def forgotten_when_unreadable(original: Any) -> Any:
         """Goes on without an object that cannot be read."""
         rows = await original(self, keeper, spill)
         if rows is None:
-            await keeper.change(lambda cell: replace(cell, spills=tuple(one for one in cell.spills if one != spill)))
+            await keeper.change(lambda cell: structs.replace(cell, spills=tuple(one for one in cell.spills if one != spill)))
         return rows
 
     return read

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from penstock.consumers.feed.rows import group_hash
 from penstock.coordinator.cells.keys import worker_key

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from penstock.consumers.named_receives import NamedReceives
 from penstock.consumers.queues import receive_processor
@@ -30,7 +32,7 @@ def _unnamed(original: Callable[..., Tries]) -> Callable[..., Tries]:
 def _to_the_limit(original: Callable[..., Any]) -> Callable[..., Any]:
     def found(cell: QueueCell, is_meant: Callable[[Receive], bool], now_ms: int) -> Any:
         out = original(cell, is_meant, now_ms)
-        return replace(out, lanes={lane: _whole(marker) for lane, marker in out.lanes.items()})
+        return dataclasses.replace(out, lanes={lane: _whole(marker) for lane, marker in out.lanes.items()})
 
     def _whole(marker: Marker) -> Marker:
         assert marker.tries.receive is not None
