@@ -13,7 +13,7 @@ from typing import TypeAlias, TypeVar
 from ..coordinator.cells.keys import queue_key
 from ..coordinator.coordination import Coordination
 from ..coordinator.queues.cell import Receive
-from ..coordinator.queues.invisibility import acknowledged, changed_invisible_duration, given_up
+from ..coordinator.queues.invisibility import Acknowledgement, acknowledged, changed_invisible_duration, given_up
 from ..coordinator.queues.keeper import Change, OwnershipLost
 from ..coordinator.queues.receipt_handle import AlreadySettled, ForeignReceipt, ReceiptHandle, ReceiptRefused, is_genuine
 from ..coordinator.queues.remote_acks import RemoteAcks, UncertainWrite
@@ -39,6 +39,7 @@ INVISIBLE_MAX = timedelta(hours=12)
 INVISIBLE_DEFAULT = timedelta(seconds=30)
 AWAIT_DEFAULT = timedelta(seconds=20)
 
+T = TypeVar("T")
 ReceiptT = TypeVar("ReceiptT", MessageView, str)
 _Change: TypeAlias = tuple[str, int, Sequence[ReceiptHandle], Change]
 """A change of a queue's cell for these deliveries."""
@@ -173,9 +174,8 @@ class SimpleConsumer(GroupMember):
             while True:
                 self._check_open("receive")
                 arrived = self._arrived
-                async with self._receives.one_by_one(receive):
-                    if found := await self._again(receive) or await self._take(max_messages, invisible_ms, receive):
-                        return found
+                if found := await self._found(max_messages, invisible_ms, receive):
+                    return found
                 with suppress(TimeoutError):
                     async with asyncio.timeout(max(0.0, until_s - self._clock.monotonic_s())):
                         await arrived.wait()
@@ -185,6 +185,12 @@ class SimpleConsumer(GroupMember):
                     return await self._again(receive)  # another receive of its attempt id may have been given something
         finally:
             self._waiting -= 1
+
+    async def _found(self, most: int, invisible_ms: int, receive: Receive | None) -> list[MessageView]:
+        if receive is None:
+            return await self._take(most, invisible_ms, receive)
+        async with self._receives.one_by_one(receive):
+            return await self._again(receive) or await self._take(most, invisible_ms, receive)
 
     async def _again(self, receive: Receive | None) -> list[MessageView]:
         """Messages that are out to this receive, and in flight here."""
@@ -218,10 +224,11 @@ class SimpleConsumer(GroupMember):
         if not asked:
             return []
         try:
-            await asyncio.wait([given for *_, given in asked])
+            for *_, given in asked:
+                await given
         except asyncio.CancelledError:
             for _, processor, given in asked:
-                if not given.cancel():
+                if not given.cancelled() and not given.cancel():
                     processor.give_back(given.result(), receive)
             raise
         for queue, processor, given in asked:
@@ -271,12 +278,41 @@ class SimpleConsumer(GroupMember):
 
     async def _acked(self, receipts: Sequence[MessageView | str], handles: Sequence[ReceiptHandle]) -> list[BaseException | None]:
         now_ms = self._clock.wall_ms()
-        ends = await self._settle(
-            [_one(handle, partial(acknowledged, handle=handle, now_ms=now_ms, known=self._known(handle))) for handle in handles]
-        )
+        acks: dict[Queue, dict[int, Acknowledgement]] = {}
+        for place, handle in enumerate(handles):
+            ack = Acknowledgement(handle, now_ms, self._known(handle))
+            acks.setdefault((handle.topic, handle.queue), {})[place] = ack
+        own = {
+            queue: self._owner.queues[queue].acknowledge(list(of.values()))
+            for queue, of in acks.items()
+            if queue in self._owner.queues
+        }
+        answered = await _ended(list(own.values()))
+        answers = dict(zip(own, answered, strict=True))
+        found: dict[int, BaseException] = {}
+        beside: dict[int, asyncio.Future[None]] = {}
+        for queue, of in acks.items():
+            match answers.get(queue):
+                case None:
+                    beside |= {place: self._acknowledge_beside(queue, ack, None) for place, ack in of.items()}
+                case OwnershipLost() as lost:
+                    tried = lost.tried if isinstance(lost, SettlingLost) else None
+                    beside |= {place: self._acknowledge_beside(queue, ack, tried) for place, ack in of.items()}
+                case BaseException() as error:
+                    found |= dict.fromkeys(of, error)
+                case refusals:
+                    places = list(of)
+                    found |= {places[place]: refusal for place, refusal in refusals.items()}
+        settled_beside = await _ended(list(beside.values()))
+        found |= {place: end for place, end in zip(beside, settled_beside, strict=True) if end is not None}
+        ends = [found.get(place) for place in range(len(handles))]
         settled = zip(receipts, ends, strict=True)
         self._in_flight.end(_text(receipt) for receipt, end in settled if end is None or isinstance(end, AlreadySettled))
         return ends
+
+    def _acknowledge_beside(self, queue: Queue, ack: Acknowledgement, tried: UncertainWrite | None) -> asyncio.Future[None]:
+        change = partial(acknowledged, handle=ack.handle, now_ms=ack.now_ms, known=ack.known)
+        return self._receipts.change(queue_key(self.group, *queue), change, tried=tried)
 
     def is_of(self, coordination: Coordination) -> bool:
         return self._coordination is coordination
@@ -391,7 +427,7 @@ class SimpleConsumer(GroupMember):
             processor.settle(handles, change) if (processor := queues.get((topic, queue))) is not None else None
             for topic, queue, handles, change in changes
         ]
-        here = await asyncio.gather(*(one for one in asked if one is not None), return_exceptions=True)
+        here = await _ended([one for one in asked if one is not None])
         if len(here) == len(asked) and not any(isinstance(end, OwnershipLost) for end in here):
             return here
         done = [
@@ -400,7 +436,7 @@ class SimpleConsumer(GroupMember):
             else one
             for (topic, queue, _, change), one in zip(changes, asked, strict=True)
         ]
-        return await asyncio.gather(*done, return_exceptions=True)
+        return await _ended(done)
 
     # --- Checks -----------------------------------------------------------------------------------------------------------------
 
@@ -421,6 +457,15 @@ class SimpleConsumer(GroupMember):
     def statistics(self) -> ConsumerStatistics:
         """Counts of the consumer's queues; messages that are out count as in flight."""
         return self._owner.statistics()
+
+
+async def _ended(asked: Sequence[asyncio.Future[T]]) -> list[T | BaseException]:
+    if len(asked) != 1:
+        return await asyncio.gather(*asked, return_exceptions=True)
+    try:  # as of most calls: `gather` takes one more future, and a turn of the event loop
+        return [await asked[0]]
+    except Exception as error:  # noqa: BLE001 - an answer like others
+        return [error]
 
 
 def _one(handle: ReceiptHandle, change: Change) -> _Change:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeVar
 
@@ -31,6 +30,7 @@ from ...coordinator.registry.spill_objects import SpillObjects
 from ...coordinator.workers.worker import SessionMember, Worker
 from ...log.errors import DataDamaged, OffsetOutOfRange, ReopenError, RetryError, TopicDeleted
 from ...log.filter.filters import parse_filter
+from ...log.format.state import TopicState
 from ...log.message.message import MessageView
 from ...log.runtime.backoff import Backoff
 from ...log.runtime.runtime import Runtime
@@ -134,7 +134,9 @@ class QueueProcessor(Generic[ScheduleT]):
         """The time before which nothing comes back, for lack of room."""
         self._adopted = keeper.cell
         self._letters_seen = keeper.cell.dead_letters.next_sequence
+        self._witness: tuple[TopicState, str, LogWitness] | None = None
         self._woken = asyncio.Event()
+        self._alarm: asyncio.TimerHandle | None = None
         self._room = asyncio.Event()
         self._anew = asyncio.Event()
         self.ended = asyncio.Event()
@@ -210,6 +212,8 @@ class QueueProcessor(Generic[ScheduleT]):
             raise
         finally:
             self._around.worker.quiet_listeners.remove(self.wake)
+            if self._alarm is not None:
+                self._alarm.cancel()
             self._abandon()
             self.keeper.lose()
             background: list[asyncio.Future[Any]] = [*waiting, *([self._rereading.task] if self._rereading.task else [])]
@@ -280,7 +284,10 @@ class QueueProcessor(Generic[ScheduleT]):
         return inconsistent(why, group=self._around.group, topic=self.topic, queue=self.queue)
 
     def _seen(self) -> LogWitness:
-        return seen(self._feed.topic.tail.state, self._record.secret)
+        state, secret = self._feed.topic.tail.state, self._record.secret
+        if self._witness is None or self._witness[0] is not state or self._witness[1] != secret:
+            self._witness = state, secret, seen(state, secret)
+        return self._witness[2]
 
     async def _end_of(self, task: asyncio.Future[Any]) -> None:
         """Raise permanent errors. After a full cell the queue is taken anew."""
@@ -306,9 +313,23 @@ class QueueProcessor(Generic[ScheduleT]):
         if self._look_pause_s(self._clock.wall_ms()) is not None:
             look_s = max(0.0, self._look_s - self._clock.monotonic_s())
             timeout_s = look_s if timeout_s is None else min(timeout_s, look_s)
-        with suppress(TimeoutError):
-            async with asyncio.timeout(timeout_s):
-                await self._woken.wait()
+        if timeout_s is not None:
+            self._wake_after(timeout_s)
+        await self._woken.wait()
+
+    def _wake_after(self, timeout_s: float) -> None:
+        """One alarm stands for many rests: it may go off too early, when something else was due, and never too late."""
+        loop = asyncio.get_running_loop()
+        at_s = loop.time() + timeout_s
+        if self._alarm is not None:
+            if self._alarm.when() <= at_s:
+                return
+            self._alarm.cancel()
+        self._alarm = loop.call_at(at_s, self._ring)
+
+    def _ring(self) -> None:
+        self._alarm = None
+        self._woken.set()
 
     def _notice_letters(self) -> None:
         if self.keeper.cell.dead_letters.next_sequence != self._letters_seen:

@@ -4,16 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
+from typing import TypeVar
 
-from ...coordinator.cells.requests import Request
+from ...coordinator.cells.requests import Request, Waiter
 from ...coordinator.groups.record import DeliveryOrder, GroupRecord
 from ...coordinator.limits import CELL_BYTES_MAX
 from ...coordinator.queues.cell import MessageState, QueueCell, Receive
-from ...coordinator.queues.invisibility import ExpiredDelivery, Expiry, expired, returned, without_caught_up
+from ...coordinator.queues.invisibility import (
+    Acknowledgement,
+    ExpiredDelivery,
+    Expiry,
+    acknowledged_all,
+    expired,
+    returned,
+    without_caught_up,
+)
 from ...coordinator.queues.keeper import CellFull, Change, OwnershipLost, QueueKeeper
 from ...coordinator.queues.receipt_handle import DeadLettersWait, ReceiptHandle, ReceiptRefused
 from ...coordinator.queues.receives import attempts_out
@@ -70,8 +79,24 @@ class _PendingReceive:
 
 
 @dataclass(slots=True, kw_only=True)
+class _Acknowledging(Waiter[Mapping[int, ReceiptRefused]]):
+    """Acknowledgements of one call. Its result: the refusals by place."""
+
+    acks: Sequence[Acknowledgement]
+    refusals: dict[int, ReceiptRefused] = field(default_factory=dict)
+    tried: UncertainWrite | None = None
+
+    @property
+    def handles(self) -> Iterator[ReceiptHandle]:
+        return (ack.handle for ack in self.acks)
+
+    def end(self) -> None:
+        self.settle(self.refusals)
+
+
+@dataclass(slots=True, kw_only=True)
 class _Settling(Request[QueueCell, None]):
-    """An acknowledgement, or another end of deliveries."""
+    """Another end of deliveries."""
 
     handles: Sequence[ReceiptHandle]
     tried: UncertainWrite | None = None
@@ -84,13 +109,16 @@ class _Settling(Request[QueueCell, None]):
             self.refusal = refusal
             return cell
 
+    def end(self) -> None:
+        self.settle(None)
+
 
 @dataclass(slots=True)
 class _Change:
     """One write's settlements, and due deliveries."""
 
     write: int
-    settling: Sequence[_Settling]
+    settling: Sequence[_Acknowledging | _Settling]
     expire: Callable[[QueueCell], Expiry]
     caught_up: set[int]
     expiry: Expiry = field(default_factory=lambda: Expiry(QueueCell()))
@@ -98,14 +126,23 @@ class _Change:
 
     def apply(self, cell: QueueCell) -> QueueCell:
         before, self.refused = cell, []
+        together: list[_Acknowledging] = []
         for one in self.settling:
+            if isinstance(one, _Acknowledging):
+                together.append(one)
+                continue
+            cell, together = _acknowledge(cell, together), []
             after = one.apply(cell)
             self.refused += _refused(cell, after, one.handles)
             cell = after
+        cell = _acknowledge(cell, together)
         if cell is not before:
             cell = cell.with_ack(self.write)
         self.expiry = self.expire(cell)
         return without_caught_up(self.expiry.cell, self.caught_up)
+
+
+SettlingT = TypeVar("SettlingT", _Acknowledging, _Settling)
 
 
 class ReceiveProcessor(QueueProcessor[ReceiveSchedule]):
@@ -127,7 +164,7 @@ class ReceiveProcessor(QueueProcessor[ReceiveSchedule]):
     ) -> None:
         super().__init__(around, keeper, feed, writer, counters, topic=topic, queue=queue, record=record)
         self._asked: list[_PendingReceive] = []
-        self._settling: list[_Settling] = []
+        self._settling: list[_Acknowledging | _Settling] = []
         self._full_bytes = _FULL_BYTES
         self.inherited = attempts_out(keeper.cell)
         """The hashed attempt ids out when the queue was taken."""
@@ -183,13 +220,19 @@ class ReceiveProcessor(QueueProcessor[ReceiveSchedule]):
 
     def settle(self, handles: Sequence[ReceiptHandle], change: Callable[[QueueCell], QueueCell]) -> asyncio.Future[None]:
         """Done once the change, in the order of calls, is durable. Raises `ReceiptRefused`, and `OwnershipLost` where that is unknown."""
-        settling = _Settling(change, handles=handles)
+        return self._settle(_Settling(change=change, handles=handles)).done
+
+    def acknowledge(self, acks: Sequence[Acknowledgement]) -> asyncio.Future[Mapping[int, ReceiptRefused]]:
+        """The refusals by place, once all others are durable. Raises `OwnershipLost` where that is unknown."""
+        return self._settle(_Acknowledging(acks=acks)).done
+
+    def _settle(self, settling: SettlingT) -> SettlingT:
         if self.ended.is_set():
             settling.fail(self._lost())
         else:
             self._settling.append(settling)
             self._woken.set()
-        return settling.done
+        return settling
 
     def give_back(self, messages: Sequence[MessageView], receive: Receive | None = None) -> None:
         """Make a cancelled receive's messages visible again. Those of a receive with an attempt id stay out to it, as it may be repeated."""
@@ -198,7 +241,7 @@ class ReceiveProcessor(QueueProcessor[ReceiveSchedule]):
             return
         for message in messages:
             handle = ReceiptHandle.decode(message.receipt_handle)
-            settling = _Settling(partial(returned, handle=handle), handles=(handle,))
+            settling = _Settling(change=partial(returned, handle=handle), handles=(handle,))
             settling.done.add_done_callback(_heard)
             self._settling.append(settling)
         if self.ended.is_set():
@@ -250,7 +293,7 @@ class ReceiveProcessor(QueueProcessor[ReceiveSchedule]):
         _end(one for one in asked if one.given.done())
         return [one for one in asked if not one.given.done()]
 
-    async def _write(self, asked: Sequence[_PendingReceive], settling: Sequence[_Settling]) -> None:
+    async def _write(self, asked: Sequence[_PendingReceive], settling: Sequence[_Acknowledging | _Settling]) -> None:
         schedule, now_ms = self.schedule, self._clock.wall_ms()
         wants = self._wants(asked, now_ms)
         step, given = schedule.plan(now_ms, wants)
@@ -284,7 +327,7 @@ class ReceiveProcessor(QueueProcessor[ReceiveSchedule]):
         else:
             self._note([*change.refused, *change.expiry.lapses])
             for settled in settling:
-                settled.settle(None)
+                settled.end()
         schedule.adopt(self.keeper.cell)
 
     def _together(self, messages: Sequence[MessageView]) -> list[list[str]]:
@@ -319,7 +362,7 @@ class ReceiveProcessor(QueueProcessor[ReceiveSchedule]):
             self._counters.cell_writes.add()
         return None
 
-    def _caught_up(self, settling: Sequence[_Settling]) -> set[int]:
+    def _caught_up(self, settling: Sequence[_Acknowledging | _Settling]) -> set[int]:
         schedule = self.schedule
         lanes = {handle.lane for one in settling for handle in one.handles if handle.lane is not None}
         return {lane for lane in lanes if schedule.blocked.has_caught_up(lane, schedule.next_fresh)}
@@ -339,7 +382,7 @@ class ReceiveProcessor(QueueProcessor[ReceiveSchedule]):
     def _room_bytes(self) -> int:
         return max(0, self._full_bytes - self.keeper.size_bytes)
 
-    async def _would_do(self, settling: Sequence[_Settling]) -> bool:
+    async def _would_do(self, settling: Sequence[_Acknowledging | _Settling]) -> bool:
         """Whether any can be carried out; the cell is read again before all are refused."""
         if not settling or self._does_any(settling):
             return bool(settling)
@@ -347,7 +390,7 @@ class ReceiveProcessor(QueueProcessor[ReceiveSchedule]):
             await self.keeper.look()
         return self._does_any(settling)
 
-    def _does_any(self, settling: Sequence[_Settling]) -> bool:
+    def _does_any(self, settling: Sequence[_Acknowledging | _Settling]) -> bool:
         cell = self.keeper.cell
         return any(_accepts(cell, one) for one in settling)
 
@@ -365,7 +408,9 @@ class ReceiveProcessor(QueueProcessor[ReceiveSchedule]):
         for head in step.parked:
             self._log_parked(head.offset, head)
 
-    def _fail(self, asked: Sequence[_PendingReceive], settling: Sequence[_Settling], error: PenstockError | None = None) -> None:
+    def _fail(
+        self, asked: Sequence[_PendingReceive], settling: Sequence[_Acknowledging | _Settling], error: PenstockError | None = None
+    ) -> None:
         for one in asked:
             if not one.given.done():
                 one.given.set_result([])
@@ -387,9 +432,24 @@ class ReceiveProcessor(QueueProcessor[ReceiveSchedule]):
         return foreign_s if self.schedule.next_expiry_ms() is None else LETTERS_LOOK_S
 
 
-def _accepts(cell: QueueCell, settling: _Settling) -> bool:
+def _accepts(cell: QueueCell, settling: _Acknowledging | _Settling) -> bool:
+    """If not, its refusals are noted."""
+    if isinstance(settling, _Acknowledging):
+        return any(not acknowledged_all(cell, (ack,))[1] for ack in settling.acks) or _acknowledge(cell, [settling]) is not cell
     settling.apply(cell)
     return settling.refusal is None
+
+
+def _acknowledge(cell: QueueCell, together: Sequence[_Acknowledging]) -> QueueCell:
+    if not together:
+        return cell
+    after, refusals = acknowledged_all(cell, [ack for one in together for ack in one.acks])
+    first = 0
+    for one in together:
+        limit = first + len(one.acks)
+        one.refusals = {place - first: refusal for place, refusal in refusals.items() if first <= place < limit}
+        first = limit
+    return after
 
 
 def _refused(before: QueueCell, after: QueueCell, handles: Sequence[ReceiptHandle]) -> Iterator[ExpiredDelivery]:

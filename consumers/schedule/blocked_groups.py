@@ -14,6 +14,7 @@ from ...log.errors import InternalError
 from ...log.message.message import MessageView
 from ..feed.rows import GroupHashes
 from ..limits import QueueLimits
+from .expiries import Expiries
 from .lanes import Lane, LaneRun
 from .receive_request import ReceiveRequest
 from .step import Step
@@ -37,7 +38,8 @@ class BlockedGroups:
         """Groups that need not wait for their time."""
         self._reading: list[Lane] = []
         self._retained = 0
-        self._has_out = any(marker.tries.state is MessageState.OUT for marker in cell.markers.values())
+        self._expiries = Expiries(self._is_out)
+        """Of groups handed out by handle, by group."""
         for lane in self._lanes.values():
             self._changed(lane)
 
@@ -154,6 +156,8 @@ class BlockedGroups:
                 continue
             lane.marker, lane.delivered_to = marker, marker.limit
             if marker.tries.state is MessageState.OUT:
+                if marker.tries.due_ms != before.tries.due_ms:
+                    self._expiries.add(marker.tries.due_ms, lane.hash)
                 continue
             self._take_back(lane, marker)
             self._changed(lane)
@@ -169,9 +173,9 @@ class BlockedGroups:
             lane.ready.extendleft(reversed(back))
         lane.given, lane.known_from = [], None
 
-    def expiries_ms(self) -> list[int]:
-        """The times when groups handed out by handle come back."""
-        return [marker.tries.due_ms for marker in self.markers() if marker.tries.state is MessageState.OUT] if self._has_out else []
+    def next_expiry_ms(self) -> list[int]:
+        """The time when the first of the groups handed out by handle comes back."""
+        return self._expiries.first_ms()
 
     def is_behind(self, message: MessageView) -> bool:
         """Whether a suspect is left to the marker of its group, which goes back to it unless a run is under way."""
@@ -276,7 +280,6 @@ class BlockedGroups:
         marker = lane.marker
         assert marker is not None, "a blocked group has a marker"
         self._retained -= len(messages)
-        self._has_out = True
         lane.known_from = messages[-1].offset + 1
         self._keep(lane, messages)
         out = want.out(attempts, strikes, end=lane.known_from)
@@ -291,7 +294,6 @@ class BlockedGroups:
             lane = Lane(self._hashes.of(message.message_group))
             self.add(lane, Marker(message.offset, message.offset, Tries(MessageState.OUT)))
         assert lane.marker is not None, "a blocked group has a marker"
-        self._has_out = True
         lane.known_from = lane.delivered_to = message.offset + 1
         self._keep(lane, [message])
         self._set(lane, Marker(lane.marker.head, lane.known_from, want.out(1, end=lane.known_from)), step)
@@ -317,7 +319,7 @@ class BlockedGroups:
 
     def holds_back(self, next_fresh: int) -> bool:
         lanes = (lane for lane in self._lanes.values() if lane.marker is not None and lane.marker.tries.state is MessageState.OUT)
-        return self._has_out and any(lane.ready or not _has_caught_up(lane, next_fresh) for lane in lanes)
+        return bool(self._expiries) and any(lane.ready or not _has_caught_up(lane, next_fresh) for lane in lanes)
 
     def has_caught_up(self, key: int, next_fresh: int) -> bool:
         lane = self._lanes.get(key)
@@ -380,6 +382,8 @@ class BlockedGroups:
             self._active[lane] = None
         elif tries.state is MessageState.WAITING:
             heapq.heappush(self._due, (tries.due_ms, lane.hash))
+        elif tries.state is MessageState.OUT:
+            self._expiries.add(tries.due_ms, lane.hash)
 
     def _activate(self, now_ms: int) -> bool:
         found = False
@@ -395,6 +399,12 @@ class BlockedGroups:
         if lane is None or lane.marker is None:
             return False
         return lane.marker.tries.state is MessageState.WAITING and lane.marker.tries.due_ms == due_ms
+
+    def _is_out(self, due_ms: int, key: int) -> bool:
+        lane = self._lanes.get(key)
+        if lane is None or lane.marker is None:
+            return False
+        return lane.marker.tries.state is MessageState.OUT and lane.marker.tries.due_ms == due_ms
 
     def _forget(self, lane: Lane) -> None:
         self._retained -= len(lane.ready) + len(lane.given)

@@ -99,7 +99,7 @@ class PushSchedule:
         return min([*postponed, *self.tracked.next_due_ms(), *self.blocked.next_due_ms()], default=None)
 
     def next_expiry_ms(self) -> int | None:
-        return min([*self.tracked.expiries_ms(), *self.blocked.expiries_ms()], default=None)
+        return min([*self.tracked.next_expiry_ms(), *self.blocked.next_expiry_ms()], default=None)
 
     def adopt(self, cell: QueueCell) -> None:
         """Take over others' changes: messages handed out by handle, and parked groups."""

@@ -77,7 +77,7 @@ class ReceivedMessages(TrackedMessages):
 
     def _set_out(self, message: MessageView, tries: Tries, step: Step) -> None:
         self.set(message.offset, tries, step)
-        self._has_out = True
+        self._expiries.add(tries.due_ms, message.offset)
         if len(self.messages) < self._retained:  # it may come back
             self.messages[message.offset] = message
 
@@ -148,7 +148,7 @@ class ReceiveSchedule:
         return min([*self.tracked.next_due_ms(), *self.blocked.next_due_ms()], default=None)
 
     def next_expiry_ms(self) -> int | None:
-        return min([*self.tracked.expiries_ms(), *self.blocked.expiries_ms()], default=None)
+        return min([*self.tracked.next_expiry_ms(), *self.blocked.next_expiry_ms()], default=None)
 
     def available(self, now_ms: int) -> int:
         """The messages that a receive might get now, perhaps fewer."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ...coordinator.queues.cell import MessageState, QueueCell, Tries
 from ...log.message.message import MessageView
+from .expiries import Expiries
 from .step import Step
 
 _READ_AHEAD_MS = 60_000
@@ -29,7 +30,9 @@ class TrackedMessages:
         heapq.heapify(self._due)
         self._overdue: dict[int, None] = {}
         self._leaving: dict[int, Tries] = {}
-        self._has_out = any(tries.state is MessageState.OUT for tries in cell.tries.values())
+        out = ((tries.due_ms, offset) for offset, tries in cell.tries.items() if tries.state is MessageState.OUT)
+        self._expiries = Expiries(self._is_out, out)
+        """Of messages handed out by handle."""
 
     def __len__(self) -> int:
         return len(self.tries) + len(self._leaving)
@@ -51,9 +54,9 @@ class TrackedMessages:
             heapq.heappop(self._due)
         return [self._due[0][0]] if self._due else []
 
-    def expiries_ms(self) -> list[int]:
-        """The times when messages handed out by handle come back."""
-        return [tries.due_ms for tries in self.tries.values() if tries.state is MessageState.OUT] if self._has_out else []
+    def next_expiry_ms(self) -> list[int]:
+        """The time when the first of the messages handed out by handle comes back."""
+        return self._expiries.first_ms()
 
     @property
     def count_waiting(self) -> int:
@@ -78,7 +81,7 @@ class TrackedMessages:
         self.messages.update((message.offset, message) for message in messages if message.offset in self.tries)
 
     def adopt(self, cell: QueueCell) -> None:
-        for offset, before in list(self.tries.items()) if self._has_out else ():
+        for offset, before in list(self.tries.items()) if self._expiries else ():
             if before.state is not MessageState.OUT:
                 continue
             tries = cell.tries.get(offset)
@@ -88,6 +91,8 @@ class TrackedMessages:
                 self.tries[offset] = tries
                 if tries.state is MessageState.WAITING:
                     heapq.heappush(self._due, (tries.due_ms, offset))
+                elif tries.state is MessageState.OUT:
+                    self._expiries.add(tries.due_ms, offset)
 
     # --- What waits outside of the cell -----------------------------------------------------------------------------------------
 
@@ -216,3 +221,7 @@ class TrackedMessages:
     def _is_waiting(self, due_ms: int, offset: int) -> bool:
         tries = self.tries.get(offset)
         return tries is not None and tries.state is MessageState.WAITING and tries.due_ms == due_ms
+
+    def _is_out(self, due_ms: int, offset: int) -> bool:
+        tries = self.tries.get(offset)
+        return tries is not None and tries.state is MessageState.OUT and tries.due_ms == due_ms

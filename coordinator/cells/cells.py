@@ -7,7 +7,7 @@ on the same version, until a read shows this write or another.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeVar
@@ -76,7 +76,7 @@ class Cells:
 
     async def read(self, key: str) -> StoredCell | None:
         """Sees every write that ended before. Raises what the table raises, and `DataDamaged`."""
-        cell = await _answer("get", key, self._table.get(key))
+        cell = await _answer("get", key, lambda: self._table.get(key))
         return None if cell is None else _stored(key, cell)
 
     async def keys(self, prefix: str) -> list[str]:
@@ -126,12 +126,13 @@ class Cells:
         until another follows. A refusal is raised only if nothing can have been carried out.
         """
         write_id = self._runtime.new_id()
+        stored = bytes.fromhex(write_id) + data
         expected = on.version if on else None
         backoff, in_doubt = Backoff(_PAUSE_S), False
         cause: PenstockError
         while True:
             try:
-                version = await _answer("put", key, self._table.put(key, bytes.fromhex(write_id) + data, expected=expected))
+                version = await _answer("put", key, lambda: self._table.put(key, stored, expected=expected))
                 return StoredCell(data, version, write_id)
             except PermissionDenied as error:
                 if not in_doubt:
@@ -164,7 +165,7 @@ class Cells:
     async def drop(self, key: str, *, on: StoredCell) -> None:
         """Remove an unneeded, unchanged cell. Tried once: nothing may depend on the removal."""
         with suppress(Conflict, StoreUnavailable):
-            await _answer("delete", key, self._table.delete(key, expected=on.version))
+            await _answer("delete", key, lambda: self._table.delete(key, expected=on.version))
 
 
 def _stored(key: str, cell: Cell) -> StoredCell:
@@ -194,9 +195,9 @@ def _stored_again(
         return error
 
 
-async def _answer(operation: str, key: str, answer: Awaitable[T]) -> T:
+async def _answer(operation: str, key: str, ask: Callable[[], Awaitable[T]]) -> T:
     try:
         async with asyncio.timeout(_ATTEMPT_S):
-            return await answer
+            return await ask()
     except TimeoutError as error:
         raise StoreUnavailable("no answer", operation=operation, object=key, expected=f"within {_ATTEMPT_S:g} s") from error

@@ -18,12 +18,11 @@ def _future() -> asyncio.Future[Any]:
 
 
 @dataclass(slots=True)
-class Request(Generic[T, R]):
-    """A requested change, and its waiting caller."""
+class Waiter(Generic[R]):
+    """A caller that waits for its part of a write."""
 
-    change: Callable[[T], T]
-    done: asyncio.Future[R] = field(default_factory=_future)
-    refusal: PenstockError | None = None
+    done: asyncio.Future[R] = field(default_factory=_future, kw_only=True)
+    refusal: PenstockError | None = field(default=None, kw_only=True)
 
     def settle(self, result: R) -> None:
         """Answer the caller, if still there: by the refusal, or the result."""
@@ -35,6 +34,13 @@ class Request(Generic[T, R]):
     def fail(self, error: PenstockError) -> None:
         if not self.done.done():
             self.done.set_exception(error)
+
+
+@dataclass(slots=True)
+class Request(Waiter[R], Generic[T, R]):
+    """A requested change, and its waiting caller."""
+
+    change: Callable[[T], T]
 
 
 Q = TypeVar("Q", bound=Request[Any, Any])

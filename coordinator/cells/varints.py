@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from ...log.errors import DataDamaged
 from ...log.limits import NUMBER_MAX, TIME_MAX_MS
 
@@ -15,6 +17,15 @@ def append_varint(data: bytearray, number: int) -> None:
         data.append(number & 0x7F | 0x80)
         number >>= 7
     data.append(number)
+
+
+def append_varints(data: bytearray, numbers: Iterable[int]) -> None:
+    """Append several numbers by one call: a cell has dozens, most of a byte."""
+    for number in numbers:
+        if 0 <= number < 0x80:
+            data.append(number)
+        else:
+            append_varint(data, number)
 
 
 def append_bytes(data: bytearray, value: bytes) -> None:

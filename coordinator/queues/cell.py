@@ -253,6 +253,8 @@ class QueueCell(Struct, frozen=True, kw_only=True):
         return replace(self, granted=self.granted.without(offsets))
 
     def with_settled(self, offsets: OffsetSet) -> QueueCell:
+        if not offsets:
+            return self
         return replace(
             self,
             granted=self.granted.without(offsets),

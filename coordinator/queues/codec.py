@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from ...log.errors import DataDamaged, NewerFormatError
 from ...log.limits import NUMBER_MAX
 from ..cells.document import Codec
-from ..cells.varints import VarintReader, append_bytes, append_varint
+from ..cells.varints import VarintReader, append_bytes, append_varint, append_varints
 from .cell import ACKS_KEPT, DeadLetters, LogWitness, Marker, MessageState, QueueCell, Receive, Spill, Tries
 from .offsets import OffsetSet, SettledOffsets
 
@@ -30,11 +30,9 @@ _TRACKED_MAX = 1 << 17
 def encode_cell(cell: QueueCell) -> bytes:
     sections = _sections(cell)
     data = bytearray([_WITH_SECTIONS if sections else _FORMAT])
-    append_varint(data, cell.generation)
-    append_varint(data, cell.epoch)
+    append_varints(data, (cell.generation, cell.epoch))
     append_bytes(data, cell.owner.encode())
-    append_varint(data, cell.step)
-    append_varint(data, cell.commands)
+    append_varints(data, (cell.step, cell.commands))
     data += cell.settled.encode()
     data += cell.granted.encode()
     shared: defaultdict[Tries, list[int]] = defaultdict(list)
@@ -47,13 +45,9 @@ def encode_cell(cell: QueueCell) -> bytes:
     append_varint(data, len(cell.markers))
     for group, marker in cell.markers.items():
         data += group.to_bytes(_HASH_BYTES, "little")
-        append_varint(data, marker.head)
-        append_varint(data, marker.limit - marker.head)
+        append_varints(data, (marker.head, marker.limit - marker.head))
         _append_tries(data, marker.tries)
-    append_varint(data, cell.dead_letters.next_sequence)
-    append_varint(data, len(cell.dead_letters.assigned))
-    for offset in cell.dead_letters.assigned:
-        append_varint(data, offset)
+    append_varints(data, (cell.dead_letters.next_sequence, len(cell.dead_letters.assigned), *cell.dead_letters.assigned))
     if sections:
         append_varint(data, len(sections))
     for number, section in sections.items():
@@ -279,8 +273,7 @@ def _newer(where: str, expected: str, observed: int) -> NewerFormatError:
 
 
 def _append_tries(data: bytearray, tries: Tries) -> None:
-    for number in (tries.state, tries.attempts, tries.strikes, tries.due_ms, tries.company):
-        append_varint(data, number)
+    append_varints(data, (tries.state, tries.attempts, tries.strikes, tries.due_ms, tries.company))
 
 
 def _read_tries(reader: VarintReader, where: str) -> Tries:

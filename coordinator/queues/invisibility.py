@@ -8,9 +8,10 @@ are acknowledged in order, and expire together.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from ...log.errors import InternalError
@@ -54,18 +55,56 @@ class Expiry:
     """Whether due deliveries stay out, as their dead letters have no room."""
 
 
+class Acknowledgement(Struct, frozen=True, gc=False):
+    """What an acknowledgement says, and when."""
+
+    handle: ReceiptHandle
+    now_ms: int
+    known: int = 0
+    """The group's present generation, which the cell may lag behind."""
+
+
 def acknowledged(cell: QueueCell, handle: ReceiptHandle, *, now_ms: int, known: int = 0) -> QueueCell:
-    """The message is settled for good. ``known`` is the group's present generation, which the cell may lag behind. Raises `ReceiptOutdated`,
-    `AlreadySettled`, `ReceiptExpired`, or `ReceiptAhead` when an earlier message of its lane is still out.
+    """The message is settled for good. Raises `ReceiptOutdated`, `AlreadySettled`, `ReceiptExpired`, or `ReceiptAhead` when an earlier message of its
+    lane is still out.
     """
-    _check_generation(max(cell.generation, known), handle, _ACK)
+    after, refusals = acknowledged_all(cell, (Acknowledgement(handle, now_ms, known),))
+    for refusal in refusals.values():
+        raise refusal
+    return after
+
+
+def acknowledged_all(cell: QueueCell, acks: Sequence[Acknowledgement]) -> tuple[QueueCell, dict[int, ReceiptRefused]]:
+    """`acknowledged` for one after the other, with one copy of what the cell tracks. Returns the refusals by place, and the same cell if all are."""
+    tries, markers = dict(cell.tries), dict(cell.markers)
+    draft = replace(cell, tries=tries, markers=markers)
+    refusals: dict[int, ReceiptRefused] = {}
+    settled: list[int] = []
+    for place, ack in enumerate(acks):
+        try:
+            if (marker := _acknowledge(draft, ack)) is None:
+                settled.append(ack.handle.offset)
+                del tries[ack.handle.offset]
+            else:
+                markers[ack.handle.lane or 0] = marker
+        except ReceiptRefused as refusal:
+            refusals[place] = refusal
+    if len(refusals) == len(acks):
+        return cell, refusals
+    return draft.with_settled(OffsetSet.of_offsets(settled)), refusals
+
+
+def _acknowledge(cell: QueueCell, ack: Acknowledgement) -> Marker | None:
+    """The lane's marker behind the message; None for a message that is out alone."""
+    handle = ack.handle
+    _check_generation(max(cell.generation, ack.known), handle, _ACK)
     if handle.lane is None:
-        _check_alone(cell, handle, now_ms, _ACK)
-        return cell.with_settled(OffsetSet(handle.offset, 1))
-    marker = _checked_marker(cell, handle, now_ms, _ACK)
+        _check_alone(cell, handle, ack.now_ms, _ACK)
+        return None
+    marker = _checked_marker(cell, handle, ack.now_ms, _ACK)
     if handle.offset != marker.head:
         raise _ahead(marker, handle, _ACK, "acknowledge the earlier one first")
-    return cell.with_marker(handle.lane, _behind_head(marker, handle))
+    return _behind_head(marker, handle)
 
 
 def given_up(

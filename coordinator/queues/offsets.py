@@ -199,9 +199,9 @@ def _encode_bits(bits: int) -> bytes:
         count = bits.bit_length()
         if count <= 8:
             return bytes((_BITMAP, bits))
-        data = bytearray((_RANGES, 0))  # one range from the base on, as most sets of many are
-        append_varint(data, count)
-        return bytes(data)
+        single = bytearray((_RANGES, 0))  # one range from the base on, as most sets of many are
+        append_varint(single, count)
+        return bytes(single)
     bitmap = bits.to_bytes((bits.bit_length() + 7) // 8, "little")
     form, data = _BITMAP, bitmap
     if len(bitmap) > _FEW and len(edges := _edges(bits)) < len(bitmap) // 2:  # a range takes two bytes or more

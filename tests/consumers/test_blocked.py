@@ -147,16 +147,16 @@ def test_what_is_given_out_still_is_kept_until_it_comes_back() -> None:
     some, step = blocked({}), Step()
     for offset in (5, 7):
         some.hand_out_fresh(message(offset, "a"), ReceiveRequest(1, 1_000), step)
-    assert some.expiries_ms() == [1_000]
+    assert some.next_expiry_ms() == [1_000]
     some.adopt(QueueCell(settled=SettledOffsets(8), markers={A: Marker(7, 8, Tries(MessageState.OUT, 1, 0, 2_000))}))
-    assert (some.expiries_ms(), some.ready(0)) == ([2_000], 0)
+    assert (some.next_expiry_ms(), some.ready(0)) == ([2_000], 0)
     some.adopt(QueueCell(settled=SettledOffsets(8), markers={A: Marker(7, 8, Tries(MessageState.WAITING, 1, 1))}))
-    assert (some.expiries_ms(), some.reread_from(0, 8), some.ready(0)) == ([], None, 1)
+    assert (some.next_expiry_ms(), some.reread_from(0, 8), some.ready(0)) == ([], None, 1)
 
 
 def test_a_group_that_an_owner_before_gave_out_is_waited_for() -> None:
     out = Marker(4, 5, Tries(MessageState.OUT, 1, 0, 1_000))
-    assert [blocked(markers).expiries_ms() for markers in ({A: out}, {A: out, B: waiting(9)}, {B: waiting(9)})] == [
+    assert [blocked(markers).next_expiry_ms() for markers in ({A: out}, {A: out, B: waiting(9)}, {B: waiting(9)})] == [
         [1_000],
         [1_000],
         [],

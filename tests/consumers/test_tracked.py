@@ -32,8 +32,8 @@ def test_what_is_due_at_a_time_is_counted_at_it() -> None:
 
 def test_messages_that_an_owner_before_handed_out_are_waited_for() -> None:
     tracked = TrackedMessages(QueueCell(tries={3: Tries(MessageState.OUT, 1, 0, 1_000)}), retained=10)
-    assert tracked.expiries_ms() == [1_000]
-    assert TrackedMessages(QueueCell(tries={3: waiting(5)}), retained=10).expiries_ms() == []
+    assert tracked.next_expiry_ms() == [1_000]
+    assert TrackedMessages(QueueCell(tries={3: waiting(5)}), retained=10).next_expiry_ms() == []
 
 
 def test_others_change_only_what_was_handed_out() -> None:

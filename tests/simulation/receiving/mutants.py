@@ -8,10 +8,11 @@ from typing import Any
 from msgspec.structs import replace
 
 from penstock.coordinator.queues import invisibility
-from penstock.coordinator.queues.cell import QueueCell, Tries
+from penstock.coordinator.queues.cell import Marker, QueueCell, Tries
+from penstock.coordinator.queues.invisibility import Acknowledgement
 from penstock.coordinator.queues.receipt_handle import ReceiptHandle
 from tests.simulation.mutant import Mutant
-from tests.simulation.patches import always, attribute, everywhere
+from tests.simulation.patches import always, attribute
 
 
 def _never_late(original: Callable[..., Tries]) -> Callable[..., Tries]:
@@ -28,14 +29,15 @@ def _of_any_delivery(original: Callable[..., bool]) -> Callable[..., bool]:
     return is_out
 
 
-def _in_any_order(original: Callable[..., QueueCell]) -> Callable[..., QueueCell]:
-    def acknowledged(cell: QueueCell, handle: ReceiptHandle, **rest: Any) -> QueueCell:
+def _in_any_order(original: Callable[..., Marker | None]) -> Callable[..., Marker | None]:
+    def acknowledge(cell: QueueCell, ack: Acknowledgement) -> Marker | None:
+        handle = ack.handle
         marker: Any = cell.markers.get(handle.lane) if handle.lane is not None else None
         if marker is not None and marker.head < handle.offset < marker.limit and cell.generation == handle.generation:
             cell = cell.with_marker(handle.lane or 0, marker.from_head(handle.offset, marker.tries.state, marker.tries.due_ms))
-        return original(cell, handle, **rest)
+        return original(cell, ack)
 
-    return acknowledged
+    return acknowledge
 
 
 MUTANTS: Mapping[str, Mutant] = {
@@ -59,7 +61,7 @@ MUTANTS: Mapping[str, Mutant] = {
     ),
     "in-order": Mutant(
         guard="messages of a group that were received together are acknowledged in order",
-        patch=everywhere(invisibility.acknowledged, _in_any_order(invisibility.acknowledged)),
+        patch=attribute(invisibility, "_acknowledge", _in_any_order),
         scenario="receives",
         seeds=(0, 1),
     ),
