@@ -119,7 +119,8 @@ class _Change:
 
     write: int
     settling: Sequence[_Acknowledging | _Settling]
-    expire: Callable[[QueueCell], Expiry]
+    expire: Callable[[QueueCell], Expiry] | None
+    """None: nothing is due."""
     caught_up: set[int]
     expiry: Expiry = field(default_factory=lambda: Expiry(QueueCell()))
     refused: list[ExpiredDelivery] = field(default_factory=list)
@@ -138,8 +139,10 @@ class _Change:
         cell = _acknowledge(cell, together)
         if cell is not before:
             cell = cell.with_ack(self.write)
-        self.expiry = self.expire(cell)
-        return without_caught_up(self.expiry.cell, self.caught_up)
+        if self.expire is not None:
+            self.expiry = self.expire(cell)
+            cell = self.expiry.cell
+        return without_caught_up(cell, self.caught_up) if self.caught_up else cell
 
 
 SettlingT = TypeVar("SettlingT", _Acknowledging, _Settling)
@@ -297,11 +300,13 @@ class ReceiveProcessor(QueueProcessor[ReceiveSchedule]):
         schedule, now_ms = self.schedule, self._clock.wall_ms()
         wants = self._wants(asked, now_ms)
         step, given = schedule.plan(now_ms, wants)
+        sealed = schedule.take_handles()
         for want, messages in zip(wants, given, strict=True):
-            self._around.in_flight.begin(self._together(messages), want.due_ms)
+            self._around.in_flight.begin(self._together(messages), want.due_ms, sealed)
         write = self._around.runtime.random.getrandbits(64) if settling else 0
-        change = _Change(write, settling, self._expirer(now_ms), self._caught_up(settling))
-        settles = self._lapses(now_ms) or await self._would_do(settling)
+        lapses = self._lapses(now_ms)
+        change = _Change(write, settling, self._expirer(now_ms) if lapses else None, self._caught_up(settling))
+        settles = await self._would_do(settling) or lapses
         self._dead_letters.give_up(step.letters)
         for waiting in settling:
             waiting.tried = UncertainWrite(write, self.keeper.cell.ack_writes)

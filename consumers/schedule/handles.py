@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from ...coordinator.queues.receipt_handle import ReceiptHandle
+from ...coordinator.queues.receipt_handle import ReceiptHandle, SealedHandles
 from ...log.message.message import MessageView
 
 
@@ -18,6 +18,13 @@ class ReceiptHandles:
     queue: int
     generation: int
     secret: str
+    made: dict[str, ReceiptHandle] = field(default_factory=dict)
+    """By their text: whoever acknowledges in this process need not read it."""
+
+    def take_made(self) -> SealedHandles:
+        made = dict(self.made)
+        self.made.clear()
+        return SealedHandles(self.secret, made)
 
     def alone(self, message: MessageView) -> MessageView:
         return self._with_handle(message, None, None)
@@ -37,4 +44,6 @@ class ReceiptHandles:
             lane=lane,
             following=following,
         )
-        return message._replace(receipt_handle=handle.encode(self.secret))
+        text = handle.encode(self.secret)
+        self.made[text] = handle
+        return message._replace(receipt_handle=text)

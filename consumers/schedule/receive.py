@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from ...coordinator.groups.record import DeadLetterPolicy, DeliveryOrder, GroupSettings
 from ...coordinator.queues.cell import Marker, MessageState, QueueCell, Tries
 from ...coordinator.queues.offsets import OffsetSet
+from ...coordinator.queues.receipt_handle import SealedHandles
 from ...log.message.message import MessageView
 from ..feed.rows import GroupHashes
 from ..limits import QueueLimits
@@ -183,6 +184,10 @@ class ReceiveSchedule:
         if not self.tracked.suspects:
             self._pass_filtered(step)
         return step, [self._with_handles(one) for one in given]
+
+    def take_handles(self) -> SealedHandles:
+        """The handles of the last plan's messages."""
+        return self._handles.take_made()
 
     def _with_handles(self, given: _Given) -> list[MessageView]:
         of_lanes = {

@@ -8,6 +8,8 @@ from __future__ import annotations
 import base64
 import binascii
 import hmac
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
 
@@ -16,7 +18,7 @@ from msgspec import Struct
 
 from ...log.errors import CallError, DataDamaged, InvalidArgument, RetryError
 from ...log.limits import NUMBER_MAX
-from ..cells.varints import HASH_MAX, VarintReader, append_bytes, append_varint
+from ..cells.varints import HASH_MAX, VarintReader, append_bytes, append_varint, append_varints
 
 _FORMAT = 1
 _SEAL_BYTES = 12
@@ -89,13 +91,10 @@ class ReceiptHandle(Struct, frozen=True, kw_only=True, gc=False):
 
     def encode(self, secret: str) -> str:
         """Sealed text of letters, digits, ``-`` and ``_``."""
-        data = bytearray([_FORMAT])
-        append_bytes(data, self.group.encode())
-        append_bytes(data, self.topic.encode())
-        for number in (self.queue, self.offset, self.generation, self.attempt):
-            append_varint(data, number)
-        append_varint(data, 0 if self.lane is None else self.lane + 1)
-        append_varint(data, 0 if self.following is None else self.following - self.offset)
+        data = bytearray(_of_queue(self.group, self.topic, self.queue))
+        lane = 0 if self.lane is None else self.lane + 1
+        following = 0 if self.following is None else self.following - self.offset
+        append_varints(data, (self.offset, self.generation, self.attempt, lane, following))
         data += _seal(data, secret)
         data += _check(data)
         return base64.urlsafe_b64encode(data).decode().rstrip("=")
@@ -107,15 +106,38 @@ class ReceiptHandle(Struct, frozen=True, kw_only=True, gc=False):
             raise InvalidArgument("a receipt handle is a string", observed=type(text).__name__)
         if len(text) > _CHARS_MAX:
             raise _no_handle(text)
-        return _decoded(text)
+        return _decoded(text)[0]
+
+
+@dataclass(frozen=True, slots=True)
+class SealedHandles:
+    """Handles that this process made, by their text."""
+
+    secret: str
+    by_text: Mapping[str, ReceiptHandle]
+
+    def of(self, text: str, secret: str) -> ReceiptHandle | None:
+        """The handle, if it was sealed with this secret."""
+        return self.by_text.get(text) if self.secret == secret else None
+
+
+@lru_cache(maxsize=1_024)
+def _of_queue(group: str, topic: str, queue: int) -> bytes:
+    data = bytearray([_FORMAT])
+    append_bytes(data, group.encode())
+    append_bytes(data, topic.encode())
+    append_varint(data, queue)
+    return bytes(data)
 
 
 @lru_cache(
     maxsize=1_024
 )  # whoever serves clients, and then the consumer, asks about each; of none that is longer than `_CHARS_MAX`
-def _decoded(text: str) -> ReceiptHandle:
+def _decoded(text: str) -> tuple[ReceiptHandle, bytes, bytes]:
+    """The handle, its content and its seal. Raises `InvalidArgument` for text cut off or changed."""
     try:
-        reader = VarintReader(_parts(text)[0])
+        data, seal = _parts(text)
+        reader = VarintReader(data)
         if (version := reader.byte()) != _FORMAT:
             raise InvalidArgument(
                 "the receipt handle was made by a later version of Penstock", expected=f"format {_FORMAT}", observed=version
@@ -125,7 +147,7 @@ def _decoded(text: str) -> ReceiptHandle:
         lane, distance = reader.varint(HASH_MAX + 1), reader.varint(NUMBER_MAX - offset)
     except (ValueError, DataDamaged) as error:
         raise error if isinstance(error, InvalidArgument) else _no_handle(text) from error
-    return ReceiptHandle(
+    handle = ReceiptHandle(
         group=group,
         topic=topic,
         queue=queue,
@@ -135,18 +157,18 @@ def _decoded(text: str) -> ReceiptHandle:
         lane=lane - 1 if lane else None,
         following=offset + distance if distance else None,
     )
+    return handle, data, seal
 
 
 def is_genuine(text: str, secret: str) -> bool:
     """Raises `InvalidArgument` for text that is no handle."""
-    data, seal = _parts(text)
+    if len(text) > _CHARS_MAX:
+        raise _no_handle(text)
+    _, data, seal = _decoded(text)
     return hmac.compare_digest(seal, _seal(data, secret))
 
 
 def _parts(text: str) -> tuple[bytes, bytes]:
-    """The content and the seal. Raises `InvalidArgument` for text cut off or changed."""
-    if len(text) > _CHARS_MAX:
-        raise _no_handle(text)
     try:
         data = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
     except (ValueError, binascii.Error) as error:

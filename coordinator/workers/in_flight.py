@@ -6,10 +6,11 @@ If one of them ends the process, others in flight must not be blamed.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from ...log.runtime.runtime import Clock
+from ..queues.receipt_handle import ReceiptHandle, SealedHandles
 from .worker import Worker
 
 _LOOK_MS = 1_000
@@ -18,6 +19,7 @@ _LOOK_MS = 1_000
 @dataclass(slots=True)
 class _Delivery:
     due_ms: int
+    sealed: SealedHandles | None
 
 
 class ReceivedInFlight:
@@ -30,22 +32,30 @@ class ReceivedInFlight:
         self._timer: asyncio.TimerHandle | None = None
         self._look_ms = 0
 
-    def begin(self, receipts: Iterable[Sequence[str]], due_ms: int) -> None:
+    def begin(self, receipts: Collection[Sequence[str]], due_ms: int, sealed: SealedHandles | None = None) -> None:
         """Count these messages, each with those that become visible with it, before the granting write."""
+        if not receipts:
+            return
+        self._worker.started(sum(map(len, receipts)))
         for together in receipts:
-            self._worker.started(len(together))
-            delivery = _Delivery(due_ms)
-            self._deliveries.update(dict.fromkeys(together, delivery))
-            self._look_at(due_ms)
+            delivery = _Delivery(due_ms, sealed)
+            for receipt in together:
+                self._deliveries[receipt] = delivery
+        self._look_at(due_ms)
 
     def holds(self, receipt: str) -> bool:
         return receipt in self._deliveries
 
+    def handle(self, receipt: str, secret: str) -> ReceiptHandle | None:
+        """The handle of a counted message, if it was made in this process with this secret."""
+        delivery = self._deliveries.get(receipt)
+        return None if delivery is None or delivery.sealed is None else delivery.sealed.of(receipt, secret)
+
     def end(self, receipts: Iterable[str]) -> None:
         """Stop counting these messages. Others are ignored."""
-        for receipt in receipts:
-            if self._deliveries.pop(receipt, None) is not None:
-                self._worker.finished(1)
+        ended = sum(self._deliveries.pop(receipt, None) is not None for receipt in receipts)
+        if ended:
+            self._worker.finished(ended)
 
     def change(self, receipt: str, due_ms: int) -> None:
         """Count a message, and those with it, until ``due_ms``."""
