@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections import defaultdict
+from functools import lru_cache
 
 from msgspec.structs import replace
 
@@ -40,13 +41,11 @@ def encode_cell(cell: QueueCell) -> bytes:
         shared[tries if tries.receive is None else replace(tries, receive=None)].append(offset)
     append_varint(data, len(shared))
     for tries, offsets in shared.items():
-        _append_tries(data, tries)
+        data += _tries(tries)
         data += (OffsetSet(offsets[0], 1) if len(offsets) == 1 else OffsetSet.of_offsets(offsets)).encode()
     append_varint(data, len(cell.markers))
     for group, marker in cell.markers.items():
-        data += group.to_bytes(_HASH_BYTES, "little")
-        append_varints(data, (marker.head, marker.limit - marker.head))
-        _append_tries(data, marker.tries)
+        data += _marker(group, marker)
     append_varints(data, (cell.dead_letters.next_sequence, len(cell.dead_letters.assigned), *cell.dead_letters.assigned))
     if sections:
         append_varint(data, len(sections))
@@ -272,8 +271,18 @@ def _newer(where: str, expected: str, observed: int) -> NewerFormatError:
     )
 
 
-def _append_tries(data: bytearray, tries: Tries) -> None:
+@lru_cache(maxsize=4_096)  # from write to write most markers stay as they are
+def _marker(group: int, marker: Marker) -> bytes:
+    data = bytearray(group.to_bytes(_HASH_BYTES, "little"))
+    append_varints(data, (marker.head, marker.limit - marker.head))
+    return bytes(data + _tries(marker.tries))
+
+
+@lru_cache(maxsize=256)  # what is handed out together has the same
+def _tries(tries: Tries) -> bytes:
+    data = bytearray()
     append_varints(data, (tries.state, tries.attempts, tries.strikes, tries.due_ms, tries.company))
+    return bytes(data)
 
 
 def _read_tries(reader: VarintReader, where: str) -> Tries:
