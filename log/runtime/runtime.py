@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
 from ..errors import ClosedError
+from .drawn_bits import DrawnBits
 
 T = TypeVar("T")
 
@@ -55,7 +56,7 @@ class Runtime:
     """The surroundings of one process."""
 
     clock: Clock = field(default_factory=SystemClock)
-    random: random.Random = field(default_factory=random.SystemRandom)
+    random: random.Random = field(default_factory=DrawnBits)
     threads: bool = True
     """Whether heavy work may leave the event loop's thread; off in the simulation."""
 
