@@ -9,6 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple, TypeAlias
 
+import msgspec
+from msgspec.structs import replace
+
 from .events.conversion import KEEP
 
 Key: TypeAlias = tuple[Any, ...]
@@ -36,7 +39,7 @@ class TargetRow(NamedTuple):
     position: int | None
 
 
-class NetChange(NamedTuple):
+class NetChange(msgspec.Struct, frozen=True, gc=False):
     """The net change of one row."""
 
     put: bool
@@ -51,7 +54,7 @@ class NetChange(NamedTuple):
     moved: FormerRow | None = None
 
 
-class RowChange(NamedTuple):
+class RowChange(msgspec.Struct, frozen=True, gc=False):
     """The change of one row by one event, in the target's types; or a truncate."""
 
     op: str
@@ -67,7 +70,7 @@ class RowChange(NamedTuple):
 
 def apply_change(nets: dict[Key, NetChange], row: RowChange) -> None:
     """Apply the change to the net changes of the rows of its queue."""
-    op, key, values, position, place, former = row
+    op, key, values, position, place, former = row.op, row.key, row.values, row.position, row.place, row.former
     if op == "t":
         for of_row, net in nets.items():
             nets[of_row] = truncated(net, position, before_it=True)
@@ -143,7 +146,7 @@ def move(
     # If nothing is found of the old row, the row that it meets keeps what it has, but not what it had before it was removed.
     least = NEVER if before is None or before.put else before.applies_up_to
     column_positions = tuple([least if value is KEEP else applies_up_to for value in values])
-    return made._replace(applies_up_to=applies_up_to, column_positions=column_positions, moved=moved)
+    return replace(made, applies_up_to=applies_up_to, column_positions=column_positions, moved=moved)
 
 
 def merged(one: NetChange, other: NetChange) -> NetChange:
@@ -157,14 +160,14 @@ def merged(one: NetChange, other: NetChange) -> NetChange:
         values = (
             tuple([k if v is KEEP else v for v, k in zip(last.values, first.values, strict=True)]) if not last.put else last.values
         )
-        return last._replace(applies_up_to=applies_up_to, values=values)
+        return replace(last, applies_up_to=applies_up_to, values=values)
     values_all, column_positions = list(last.values), list(last.column_positions)
     for column in range(len(values_all)):
         before = _column_position(first, column)
         if before > column_positions[column]:
             values_all[column] = first.values[column] if first.put else None
             column_positions[column] = before
-    return last._replace(values=tuple(values_all), column_positions=tuple(column_positions), applies_up_to=applies_up_to)
+    return replace(last, values=tuple(values_all), column_positions=tuple(column_positions), applies_up_to=applies_up_to)
 
 
 def truncated(net: NetChange, position: int | None, *, before_it: bool) -> NetChange:
@@ -181,7 +184,7 @@ def truncated(net: NetChange, position: int | None, *, before_it: bool) -> NetCh
     for column, column_position in enumerate(column_positions):
         if column_position < reset and (position is not None or values[column] is KEEP):
             values[column], column_positions[column] = KEEP if values[column] is KEEP and moved is not None else None, reset
-    return net._replace(values=tuple(values), column_positions=tuple(column_positions), moved=moved)
+    return replace(net, values=tuple(values), column_positions=tuple(column_positions), moved=moved)
 
 
 def filled(net: NetChange, found: tuple[Any, ...] | None) -> NetChange:
@@ -190,12 +193,12 @@ def filled(net: NetChange, found: tuple[Any, ...] | None) -> NetChange:
     Without such a row, as when a move comes again, the target's row keeps its values.
     """
     if found is None or net.column_positions is None:
-        return net._replace(moved=None)
+        return replace(net, moved=None)
     values = [found[column] if value is KEEP else value for column, value in enumerate(net.values)]
     column_positions = [
         net.applies_up_to if value is KEEP else known for value, known in zip(net.values, net.column_positions, strict=True)
     ]
-    return net._replace(values=tuple(values), column_positions=tuple(column_positions), moved=None)
+    return replace(net, values=tuple(values), column_positions=tuple(column_positions), moved=None)
 
 
 def finished(nets: dict[Key, NetChange], truncate: int | None, old: Mapping[Key, TargetRow] | None) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from msgspec.structs import replace
+
 from ...log.schema.fields import FieldType
 from ..events.connect import ConnectRowSchema
 from ..events.conversion import UnfitValue
@@ -41,7 +43,8 @@ class ColumnRules:
             self.check_key(name)
         unavailable = NOTHING if change.says_unsent else self._unavailable
         before = change.before
-        return change._replace(
+        return replace(
+            change,
             key=self._masked(change.key, unavailable),
             row=self._masked(self._chosen(change.row, key), unavailable),
             before=None if before is None else self._masked(self._chosen(before, key), unavailable),

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Mapping
 from decimal import Decimal
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -27,7 +27,7 @@ _TOTAL_ORDER_BITS = 20
 _MYSQL_POSITION_BITS, _MYSQL_ROW_BITS = 32, 12
 
 
-class ChangeEvent(NamedTuple):
+class ChangeEvent(msgspec.Struct, frozen=True):
     """One change of one row, a truncate, or an application's message in the source's log."""
 
     source: TableId
@@ -84,6 +84,7 @@ _DECODER = json.JSONDecoder(parse_float=Decimal)
 _ANY_DIGITS = json.JSONDecoder(parse_float=Decimal, parse_int=Decimal)
 """The decoder for integers of thousands of digits, which `int` does not read."""
 _TOKENS = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{}]', re.DOTALL)
+_COMMIT = re.compile(r'\["(0|[1-9][0-9]{0,18})"')
 _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _SHALLOW = 20
 _TRANSACTION = {"status", "id", "event_count", "data_collections", "ts_ms"}
@@ -290,9 +291,8 @@ def _first_of(sequence: object) -> int:
     """Every event has it, so the usual ``["<commit LSN>", "<LSN>"]`` is read without a JSON parser. 0 for null."""
     if not isinstance(sequence, str):
         raise TypeError
-    end = sequence.find('"', 2)
-    if sequence.startswith('["') and end > 2 and (number := whole_number(sequence[2:end])) is not None:
-        return number
+    if found := _COMMIT.match(sequence):
+        return int(found[1])
     first = json.loads(sequence)[0]
     return 0 if first is None else _whole(first)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from msgspec.structs import replace
+
 from ...log.errors import InvalidArgument, PenstockError
 from .debezium import ChangeEvent, NestedTooDeep, decode_event, is_control, parse_change, table_of
 from .sources import TableId
@@ -46,4 +48,4 @@ def read_event(body: bytes | TypedEvent | None) -> ChangeEvent | UnreadableEvent
             event = error.outline
         control = is_control(event)
         return UnreadableEvent(error, event.source if isinstance(event, TypedEvent) else table_of(event), control)
-    return change if change is None or change.op != "m" else change._replace(stop_reason=stop_reason(event))
+    return change if change is None or change.op != "m" else replace(change, stop_reason=stop_reason(event))

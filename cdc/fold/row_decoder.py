@@ -85,7 +85,10 @@ class RowDecoder:
         before, row = change.before, change.row
         if before is None or change.op != "u":
             return None
-        if all(name not in before or before[name] == row.get(name) for name in self.target.key):
+        for name in self.target.key:
+            if name in before and before[name] != row.get(name):
+                break
+        else:
             return None
         old = {name: before.get(name) for name in self.target.key}
         former = self.key(old, change.schema_of_row, modes=change.modes, exact=change.says_unsent)
@@ -107,12 +110,11 @@ class RowDecoder:
     ) -> tuple[Any, ...]:
         """Raises `UnfitValue`."""
         typed = self.converters_for(schema, modes=modes, exact=exact)
+        values: list[Any] = []
         try:
-            values = [
-                value if value is None or value is KEEP else convert(value)
-                for name, convert in typed
-                for value in (row.get(name, KEEP),)
-            ]
+            for name, convert in typed:
+                value = row.get(name, KEEP)
+                values.append(value if value is None or value is KEEP else convert(value))
         except (UnfitValue, ValueError, TypeError, KeyError, ArithmeticError):
             return self._values_but_unfit(row, typed)
         return tuple(values)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+
 from ..changes import ALWAYS, NEVER, Key, NetChange, Place, RowChange, apply_change
 from ..choice.columns import DisallowedEvent
 from ..events.conversion import UnfitValue, check_names
@@ -25,7 +27,7 @@ class TableFold:
     def __init__(self, decoder: RowDecoder, plan: TablePlan) -> None:
         self._plan, self._by_position = plan, plan.by_position
         self.decoder, self.target = decoder, decoder.target
-        self.nets: dict[int, dict[Key, NetChange]] = {}
+        self.nets: defaultdict[int, dict[Key, NetChange]] = defaultdict(dict)
         """The net changes by queue and row."""
         self.versions: list[RowVersion] = []
         self.observed: ObservedColumns | None = None
@@ -49,7 +51,7 @@ class TableFold:
         """Apply an event. False: a truncate that lies before the last one. Raises `UnfitValue`."""
         queue, position = place[0], change.position if self._by_position else None
         self.last[queue] = change
-        if self._by_position:
+        if self._by_position and change.origin is not None:
             self._check_origin(queue, change)
         if change.key and change.key.keys() != self.decoder.key_names:
             self._check_key(change)
@@ -63,7 +65,13 @@ class TableFold:
             self._observe(change, place)
         row = self.decoder.row_change(change, position, place, outdated=outdated)
         self._advance(queue, position, change.origin)
-        self._keep(row, at_us)
+        self.count += 1
+        if row.op == "t":
+            self._note_truncate(row, at_us)
+        if self.target.history:
+            self._keep_versions(row, at_us)
+        else:
+            apply_change(self.nets[queue], row)
         return True
 
     def watermarks(self) -> dict[int, SourceWatermark]:
@@ -87,7 +95,7 @@ class TableFold:
     def _check_origin(self, queue: int, change: ChangeEvent) -> None:
         """Raise `ForeignServerEvent` for a new server's position that may be earlier than the others'."""
         known, position = self._origins.get(queue, ()), change.position
-        if not known or change.origin in known or change.origin is None or position is None:
+        if not known or change.origin in known or position is None:
             return
         if position < self._newest.get(queue, NEVER):
             raise ForeignServerEvent(
@@ -117,17 +125,14 @@ class TableFold:
             self.observed = self.observed or ObservedColumns()
             self.observed.note(change, place, self.decoder.names, self._plan.value_options.of(change))
 
-    def _keep(self, row: RowChange, at_us: int) -> None:
-        queue, history = row.place[0], self.target.history
-        self.count += 1
-        if row.op == "t":
-            truncate = LastTruncate(ALWAYS if row.position is None else row.position, at_us)
-            self.new_truncate = max(self.new_truncate or truncate, truncate)
-            if row.position is not None and not history:
-                self._truncates[queue] = max(self._truncates.get(queue, self._truncate or 0), row.position)
-        if not history:
-            apply_change(self.nets.setdefault(queue, {}), row)
-            return
+    def _note_truncate(self, row: RowChange, at_us: int) -> None:
+        queue, position = row.place[0], row.position
+        truncate = LastTruncate(ALWAYS if position is None else position, at_us)
+        self.new_truncate = max(self.new_truncate or truncate, truncate)
+        if position is not None and not self.target.history:
+            self._truncates[queue] = max(self._truncates.get(queue, self._truncate or 0), position)
+
+    def _keep_versions(self, row: RowChange, at_us: int) -> None:
         if row.former is not None:
             self.versions.append(RowVersion(row.former, "d", (None,) * len(row.values), row.position, at_us, row.place))
         self.versions.append(RowVersion(row.key, row.op, row.values, row.position, at_us, row.place))

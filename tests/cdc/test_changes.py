@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from penstock.cdc.changes import (
     ALWAYS,
@@ -107,9 +108,10 @@ def test_what_a_truncate_removed_counts_from_the_higher_of_both_on(
 
 def test_a_row_newer_than_the_truncate_has_what_it_lacked_from_nobody() -> None:
     """Of the row that it meets, and of the one that it had another key before, what is older is gone; what is newer counts."""
-    here = made(("a", KEEP, KEEP), 7)._replace(column_positions=(7, NEVER, 6))
-    assert truncated(here, 6, before_it=False)[1:3] == (("a", None, KEEP), (7, 6, 6))
-    old = made(("a", "b", KEEP), 7)._replace(column_positions=(7, 3, NEVER), moved=FormerRow((1,), 7, FIRST))
+    here = replace(made(("a", KEEP, KEEP), 7), column_positions=(7, NEVER, 6))
+    found = truncated(here, 6, before_it=False)
+    assert (found.values, found.column_positions) == (("a", None, KEEP), (7, 6, 6))
+    old = replace(made(("a", "b", KEEP), 7), column_positions=(7, 3, NEVER), moved=FormerRow((1,), 7, FIRST))
     found = truncated(old, 6, before_it=False)
     assert (found.values, found.column_positions, found.moved) == (("a", None, KEEP), (7, 6, 6), old.moved)
     assert truncated(old, None, before_it=False).moved is None
@@ -168,7 +170,7 @@ def test_a_row_takes_along_what_another_queue_told_of_it(place: tuple[int, int],
 
 def test_a_truncate_leaves_a_column_that_was_said_at_its_own_position() -> None:
     for said, values in ((5, ("a", None)), (4, (None, None))):
-        net = made(("b", KEEP), 9)._replace(values=("a", KEEP), column_positions=(said, NEVER))
+        net = replace(made(("b", KEEP), 9), values=("a", KEEP), column_positions=(said, NEVER))
         assert truncated(net, 5, before_it=False).values == values
 
 
