@@ -89,10 +89,10 @@ def converter(type_: FieldType, unavailable: UnavailablePlaceholder = _DEBEZIUM)
             raise _refusal(type_, value, error) from error
 
     if size := integer_bits(type_):
-        within = range(-(1 << size - 1), 1 << size - 1)
+        low, high = -(1 << size - 1), (1 << size - 1) - 1
 
         def whole(value: Any) -> Any:  # noqa: ANN401 - JSON
-            return value if value.__class__ is int and value in within else checked(value)
+            return value if value.__class__ is int and low <= value <= high else checked(value)
 
         return whole
 
@@ -277,10 +277,11 @@ def _decimal(type_: DecimalType) -> Convert:
     step = Decimal(1).scaleb(-type_.scale)
 
     def convert(value: Any) -> Decimal:  # noqa: ANN401
-        if isinstance(value, dict) and value.keys() == {"scale", "value"}:  # a decimal of any scale says its own
-            value = unscaled(value["value"], int(value["scale"]))
-        if value.__class__ is not str and (isinstance(value, bool) or not isinstance(value, int | Decimal)):
-            raise TypeError
+        if value.__class__ is not str:
+            if isinstance(value, dict) and value.keys() == {"scale", "value"}:  # a decimal of any scale says its own
+                value = unscaled(value["value"], int(value["scale"]))
+            if isinstance(value, bool) or not isinstance(value, int | Decimal):
+                raise TypeError
         try:
             number = Decimal(value)
         except InvalidOperation as error:
@@ -291,7 +292,7 @@ def _decimal(type_: DecimalType) -> Convert:
             ) from error
         if not number.is_finite():
             raise ValueError
-        return number.quantize(step, context=exact)
+        return exact.quantize(number, step)
 
     return convert
 
@@ -323,6 +324,8 @@ def _date(value: Any) -> date:  # noqa: ANN401
 
 
 def _instant(value: Any) -> datetime:  # noqa: ANN401
+    if value.__class__ is str and _is_usual(value):
+        return datetime.fromisoformat(value)
     if isinstance(value, datetime):
         return value
     if isinstance(value, int) and not isinstance(value, bool):
@@ -334,12 +337,16 @@ def _instant(value: Any) -> datetime:  # noqa: ANN401
         return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=value)
     if value.__class__ is not str or len(value) < 16 or value.isdecimal():  # Python reads digits alone as a date
         raise TypeError
-    usual = len(value) <= _USUAL_CHARACTERS and value[19:20] == "." and not value[26:27].isdecimal()
-    if not usual and (found := _FRACTION.search(value)):  # Python would drop those digits
+    if found := _FRACTION.search(value):  # Python would drop those digits
         if found[2].strip("0"):
             raise ValueError("it is more precise than microseconds")
         value = value[: found.start(2)] + value[found.end(2) :]
     return datetime.fromisoformat(value)
+
+
+def _is_usual(text: str) -> bool:
+    """Whether this is no time with more than six digits of a second: nearly all are as short as that."""
+    return text[19:20] == "." and len(text) <= _USUAL_CHARACTERS and not text[26:27].isdecimal()
 
 
 def _timestamp(value: Any) -> datetime:  # noqa: ANN401
