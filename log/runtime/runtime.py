@@ -7,6 +7,7 @@ for each simulated process.
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import threading
 import time
@@ -17,9 +18,11 @@ from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
 from ..errors import ClosedError
-from .drawn_bits import DrawnBits
 
 T = TypeVar("T")
+
+_DRAWN_BYTES = 4_096
+_FLOAT_BITS = 53
 
 _OFFLOADED_BYTES_MIN = 2_048
 """A few messages, which take some 0.5 ms. Of more, threads do what the event loop has no time for."""
@@ -49,6 +52,34 @@ class SystemClock:
 
     def monotonic_s(self) -> float:
         return time.clock_gettime(_STEADY_CLOCK)
+
+
+class DrawnBits(random.SystemRandom):
+    """The same numbers with a call of the system each 4 KiB: that call lets other threads in, and every write of a cell draws two ids.
+
+    Thread-safe. A forked child draws its own.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._lock = threading.Lock()
+        self._pid = 0
+        self._drawn = b""
+        self._at = 0
+
+    def getrandbits(self, k: int, /) -> int:
+        size = (k + 7) // 8
+        if k <= 0 or size > _DRAWN_BYTES:
+            return super().getrandbits(k)
+        with self._lock:
+            if self._at + size > len(self._drawn) or self._pid != os.getpid():
+                self._drawn, self._at, self._pid = os.urandom(_DRAWN_BYTES), 0, os.getpid()
+            taken = self._drawn[self._at : self._at + size]
+            self._at += size
+        return int.from_bytes(taken, "big") >> (8 * size - k)
+
+    def random(self) -> float:
+        return self.getrandbits(_FLOAT_BITS) * 2.0**-_FLOAT_BITS
 
 
 @dataclass(frozen=True, slots=True)

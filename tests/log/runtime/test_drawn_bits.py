@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.log.runtime.drawn_bits import DrawnBits
+from penstock.log.runtime.runtime import DrawnBits
 
 
 @given(st.integers(0, 40_000))
