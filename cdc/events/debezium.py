@@ -58,7 +58,7 @@ class ChangeEvent(msgspec.Struct, frozen=True):
     says_unsent: bool = False
     """Whether the event names unsent columns. They are `KEEP` in ``row``, or missing."""
     stop_reason: str | None = None
-    """Of a message that its table is not captured any more: the reason (`stop_message`)."""
+    """The reason why the table is not captured any more, in a message that says so (`stop_message`)."""
 
     @property
     def table(self) -> str:

@@ -39,7 +39,7 @@ class BlockedGroups:
         self._reading: list[Lane] = []
         self._retained = 0
         self._expiries = Expiries(self._is_out)
-        """Of groups handed out by handle, by group."""
+        """Groups handed out by handle, by hash."""
         for lane in self._lanes.values():
             self._changed(lane)
 

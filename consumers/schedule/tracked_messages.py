@@ -32,7 +32,7 @@ class TrackedMessages:
         self._leaving: dict[int, Tries] = {}
         out = ((tries.due_ms, offset) for offset, tries in cell.tries.items() if tries.state is MessageState.OUT)
         self._expiries = Expiries(self._is_out, out)
-        """Of messages handed out by handle."""
+        """Messages handed out by handle."""
 
     def __len__(self) -> int:
         return len(self.tries) + len(self._leaving)
