@@ -19,7 +19,7 @@ class ReceiptHandles:
     generation: int
     secret: str
     made: dict[str, ReceiptHandle] = field(default_factory=dict)
-    """By their text: whoever acknowledges in this process need not read it."""
+    """Handles by their text, which nobody in this process need read to acknowledge."""
 
     def take_made(self) -> SealedHandles:
         made = dict(self.made)
