@@ -47,14 +47,14 @@ class Gateway:
         self.metrics = MemoryMetrics() if metrics is None else metrics
         """Metrics of calls and clients, and the library's own."""
         self.clients = ClientRegistry(lake.runtime.clock)
-        self.names = TopicDirectory(lake, self.options)
+        self.topic_directory = TopicDirectory(lake, self.options)
         self.peers = PeerRegistry(GATEWAYS, lake.runtime.new_id()[:12], lake.runtime.clock, advertise=self.options.advertise)
-        self.streams = ClientService(lake, self.clients, self.peers, self.names)
+        self.client_service = ClientService(lake, self.clients, self.peers, self.topic_directory)
         self.producers = ProducerPool(lake, self.metrics)
         self.transactions = GatewayTransactions(lake, self.clients, first_check=self.options.first_check)
         balanced = self.options.advertise is not None
         self.consumers = ConsumerService(
-            lake, self.clients, self.names, store_host=self.peers.name, is_balanced=balanced, metrics=self.metrics
+            lake, self.clients, self.topic_directory, store_host=self.peers.name, is_balanced=balanced, metrics=self.metrics
         )
         self.peers.on_gone.append(self.consumers.renewer.adopt_all)
         self.authorizer: SignatureAuthorizer | None = None
@@ -78,8 +78,8 @@ class Gateway:
 
     def _rpcs(self) -> list[Rpc]:
         return [
-            *self.streams.rpcs(),
-            *SendService(self.lake, self.names, self.producers, self.transactions, self.calls.shares).rpcs(),
+            *self.client_service.rpcs(),
+            *SendService(self.lake, self.topic_directory, self.producers, self.transactions, self.calls.shares).rpcs(),
             *self.transactions.rpcs(),
             *self.consumers.rpcs(),
         ]
@@ -100,7 +100,7 @@ class Gateway:
     async def stop(self) -> None:
         """Drain: refuse new calls, and let the others end."""
         await self.peers.leave()
-        self.streams.end()
+        self.client_service.end()
         self.consumers.end_polls()
         await self.server.stop()
         if self._sweeper is not None:

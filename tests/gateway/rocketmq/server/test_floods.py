@@ -266,14 +266,14 @@ def test_a_client_that_leaves_in_the_middle_of_its_settings_is_no_failure(caplog
     async def main() -> None:
         async with gateway() as served, channel_to(served) as channel:
             asked, left = asyncio.Event(), asyncio.Event()
-            topic = served.names.topic
+            topic = served.topic_directory.topic
 
             async def late(name: str) -> Any:
                 asked.set()
                 await asyncio.shield(left.wait())
                 return await topic(name)
 
-            served.names.topic = late  # type: ignore[method-assign]
+            served.topic_directory.topic = late  # type: ignore[method-assign]
             stream: Any = channel.stream_stream(f"/{SERVICE}/Telemetry")(metadata=CLIENT, timeout=30)
             await stream.write(pb.TelemetryCommand(settings=producing("orders")).SerializeToString())
             await asked.wait()
