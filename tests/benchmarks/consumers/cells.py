@@ -6,6 +6,8 @@ import random
 import uuid
 from collections.abc import Callable, Iterator
 
+from msgspec.structs import replace
+
 from penstock.coordinator.queues.cell import Marker, MessageState, QueueCell, Tries
 from penstock.coordinator.queues.codec import decode_cell, encode_cell
 from penstock.coordinator.queues.offsets import OffsetSet, SettledOffsets
@@ -33,7 +35,7 @@ def _cell(settled: SettledOffsets, **more: object) -> QueueCell:
     """As its owner writes it: with all that a cell has besides."""
     owner = f"{uuid.UUID(int=1).hex}/12"
     cell = QueueCell(generation=3, epoch=120, owner=owner, step=90_000, commands=7, settled=settled)
-    return QueueCell(**{**{name: getattr(cell, name) for name in cell.__dataclass_fields__}, **more})
+    return replace(cell, **more)
 
 
 def _settled(settled: Callable[[int], bool]) -> SettledOffsets:
