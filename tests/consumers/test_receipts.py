@@ -7,6 +7,8 @@ from dataclasses import replace
 
 import pytest
 import xxhash
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec import structs
 
 from penstock.consumers.limits import QueueLimits
@@ -14,7 +16,15 @@ from penstock.consumers.schedule.receive import ReceiveSchedule
 from penstock.consumers.schedule.receive_request import ReceiveRequest
 from penstock.coordinator.groups.record import DeadLetterPolicy, DeliveryOrder, GroupSettings
 from penstock.coordinator.queues.cell import MessageState, QueueCell, Receive
-from penstock.coordinator.queues.invisibility import acknowledged, changed_invisible_duration, expired, returned, without_caught_up
+from penstock.coordinator.queues.invisibility import (
+    Acknowledgement,
+    acknowledged,
+    acknowledged_all,
+    changed_invisible_duration,
+    expired,
+    returned,
+    without_caught_up,
+)
 from penstock.coordinator.queues.offsets import OffsetSet
 from penstock.coordinator.queues.receipt_handle import (
     AlreadySettled,
@@ -247,3 +257,21 @@ def test_a_message_behind_those_that_are_out_is_not_handed_out() -> None:
     assert refused.value.observed == "not handed out"
     with pytest.raises(ReceiptExpired):
         changed_invisible_duration(cell, beyond, due_ms=30_000, now_ms=5)
+
+
+@pytest.mark.parametrize("orderly", [True, False])
+@given(data=st.data())
+def test_many_acknowledgements_are_one_after_the_other(orderly: bool, data: st.DataObject) -> None:
+    cell, _, found = handed_out("a", "b", "a", None, "c", "a", "b", orderly=orderly, receives=3, most=3)
+    chosen = data.draw(st.lists(st.sampled_from(found), max_size=12))
+    acks = [Acknowledgement(handle(one), data.draw(st.sampled_from((5, 10_000))), data.draw(st.integers(0, 1))) for one in chosen]
+    after, refused = cell, {}
+    for place, ack in enumerate(acks):
+        try:
+            after = acknowledged(after, ack.handle, now_ms=ack.now_ms, known=ack.known)
+        except ReceiptRefused as refusal:
+            refused[place] = str(refusal)
+    together, refusals = acknowledged_all(cell, acks)
+    assert together == after
+    assert {place: str(refusal) for place, refusal in refusals.items()} == refused
+    assert (together is cell) == (len(refused) == len(acks))
