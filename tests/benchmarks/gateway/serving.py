@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import gc
 import json
 import subprocess
 import sys
@@ -27,6 +26,7 @@ from penstock.coordinator import DeliveryOrder
 from penstock.gateway.rocketmq.gateway import Gateway
 from penstock.gateway.rocketmq.options import RocketMQOptions
 from penstock.gateway.rocketmq.server.rpcs import SERVICE
+from penstock.infra.cli.gateway.serving import freeze_memory
 from penstock.log.stores.counting import CountingStore
 from penstock.log.stores.latency import LatencyStore
 from penstock.log.stores.local import LocalStore
@@ -135,8 +135,7 @@ async def serve(running: AbstractAsyncContextManager[tuple[int, CountingStore | 
 
     async with running as (port, store):
         say({"port": port})
-        gc.collect()
-        gc.freeze()  # as `penstock gateway rocketmq` does
+        freeze_memory()  # as `penstock gateway rocketmq` does
         while await asyncio.to_thread(asked.readline):
             verbs = {}
             if store is not None:
