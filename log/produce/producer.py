@@ -439,7 +439,7 @@ class Producer:
         self._wakeup.set()
         try:
             for future in futures:
-                await asyncio.wrap_future(future)
+                await future
         finally:
             self._flushes -= 1
         if self._accumulator.failure is not None:

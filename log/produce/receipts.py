@@ -94,11 +94,41 @@ class BatchFuture(Future[SettledBatch]):
         self.heard = True
         return error
 
+    def __await__(self) -> Generator[object, None, SettledBatch]:
+        """Wait on the running loop. The one that settles the batch wakes its own waiters at once; `asyncio.wrap_future` would write to its pipe for
+        each. A known outcome takes a turn of the loop all the same: who awaits duplicates lets others run.
+        """
+        if self.done():
+            yield None
+        else:
+            loop = asyncio.get_running_loop()
+            waiter = loop.create_future()
+            self.add_done_callback(lambda _: _wake(loop, waiter))
+            yield from waiter.__await__()
+        return self.result()
+
     def _check_process(self) -> None:
         if os.getpid() != self._pid and not self.done():
             raise ForkedError(
                 "the process was forked after the lake was opened", operation="receipt.result", hint="connect again in the child"
             )
+
+
+def _wake(loop: asyncio.AbstractEventLoop, waiter: asyncio.Future[None]) -> None:
+    """Wake a waiter of a loop from any thread."""
+    try:
+        is_here = asyncio.get_running_loop() is loop
+    except RuntimeError:
+        is_here = False
+    if is_here:
+        _set(waiter)
+    else:
+        loop.call_soon_threadsafe(_set, waiter)
+
+
+def _set(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():  # else whoever waited was cancelled
+        waiter.set_result(None)
 
 
 def _timeout_s(timeout: Duration | None, operation: str) -> float | None:
@@ -119,7 +149,7 @@ class _Awaitable:
     __slots__ = ()
 
     @property
-    def _future(self) -> Future[SettledBatch]:
+    def _future(self) -> BatchFuture:
         raise NotImplementedError
 
     def __repr__(self) -> str:
@@ -168,7 +198,7 @@ class Receipt(_Awaitable):
     """The index of the message in the batch; -1 for a duplicate."""
 
     @property
-    def _future(self) -> Future[SettledBatch]:
+    def _future(self) -> BatchFuture:
         return self.batch.future
 
     @property
@@ -185,7 +215,7 @@ class Receipt(_Awaitable):
         return self._place(self._settled(timeout))
 
     def __await__(self) -> Generator[object, None, SendResult]:
-        settled = yield from asyncio.wrap_future(self._future).__await__()
+        settled = yield from self._future.__await__()
         return self._place(settled)
 
     def _place(self, settled: SettledBatch) -> SendResult:
@@ -211,12 +241,12 @@ class BatchReceipt(_Awaitable):
 
     __slots__ = ("_duplicates", "_shared")
 
-    def __init__(self, future: Future[SettledBatch], duplicates: int = 0) -> None:
+    def __init__(self, future: BatchFuture, duplicates: int = 0) -> None:
         self._shared = future
         self._duplicates = duplicates
 
     @property
-    def _future(self) -> Future[SettledBatch]:
+    def _future(self) -> BatchFuture:
         return self._shared
 
     @property
@@ -228,7 +258,7 @@ class BatchReceipt(_Awaitable):
         return self._places(self._settled(timeout))
 
     def __await__(self) -> Generator[object, None, SendBatchResult]:
-        settled = yield from asyncio.wrap_future(self._future).__await__()
+        settled = yield from self._future.__await__()
         return self._places(settled)
 
     def _places(self, settled: SettledBatch) -> SendBatchResult:
