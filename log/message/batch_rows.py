@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cached_property
+from functools import cached_property, lru_cache
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +20,7 @@ from .routing import Router
 
 _HEX = np.frombuffer(b"".join(b"%04x" % number for number in range(1 << 16)), np.uint32)
 _ID_CHARS = 32
+_FEW: Final = 64
 _KEYS_TYPE = LOG_SCHEMA.field("keys").type
 _PROPERTIES_TYPE = LOG_SCHEMA.field("properties").type
 _HEADERS_TYPE = LOG_SCHEMA.field("headers").type
@@ -45,13 +47,10 @@ class BatchQueues:
     @cached_property
     def ranks(self) -> npt.NDArray[np.int64]:
         """The messages before each in its queue."""
-        order = self.order
-        sorted_queues = self.queues[order]
-        first = np.flatnonzero(np.r_[True, sorted_queues[1:] != sorted_queues[:-1]]) if len(order) else np.empty(0, np.int64)
-        lengths = np.diff(np.r_[first, len(order)])
-        starts = np.arange(len(order)) - np.repeat(first, lengths)
+        order, counts = self.order, np.bincount(self.queues)
+        starts = np.cumsum(counts) - counts
         ranks = np.empty(len(order), np.int64)
-        ranks[order] = starts
+        ranks[order] = np.arange(len(order)) - starts[self.queues[order]]
         return ranks
 
 
@@ -94,8 +93,7 @@ class BatchRows:
 
         def column(name: str) -> pa.Array | pa.ChunkedArray:
             if name not in self.columns:
-                kind = LOG_SCHEMA.field(name).type
-                return pa.nulls(count, kind) if name in RARE else _empty(kind, count)
+                return _absent(name, count)
             of_all = self.columns[name]
             return of_all.slice(int(order[0]), count) if is_in_order else of_all.take(taken)
 
@@ -256,13 +254,25 @@ def _times(times_us: npt.NDArray[np.int64]) -> pa.Array:
     return pa.array(np.ascontiguousarray(times_us)).view(_TIME_TYPE)
 
 
-def _empty(kind: pa.DataType, count: int) -> pa.Array:
-    if not pa.types.is_nested(kind):
+def _absent(name: str, count: int) -> pa.Array:
+    """A column without values: NULL, or no keys and properties."""
+    return _empty_few(name).slice(0, count) if count <= _FEW else _empty(name, count)
+
+
+def _empty(name: str, count: int) -> pa.Array:
+    kind = LOG_SCHEMA.field(name).type
+    if name in RARE or not pa.types.is_nested(kind):
         return pa.nulls(count, kind)
     offsets = pa.array(np.zeros(count + 1, np.int32))
     if pa.types.is_map(kind):
         return pa.MapArray.from_arrays(offsets, pa.array([], kind.key_type), pa.array([], kind.item_type), type=kind)
     return pa.ListArray.from_arrays(offsets, pa.array([], kind.value_type), type=kind)
+
+
+@lru_cache
+def _empty_few(name: str) -> pa.Array:
+    """Made once, as these columns cost a small batch more than its values."""
+    return _empty(name, _FEW)
 
 
 def _without_nulls(maps: pa.Array) -> pa.Array:
