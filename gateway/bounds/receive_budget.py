@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Final, Protocol
 
 from ...log import MessageView
@@ -29,7 +30,7 @@ class Caller(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class BudgetLimits:
     """An answer that begins below the limits is given as a whole: at most 32 messages."""
 
@@ -39,6 +40,22 @@ class BudgetLimits:
     client_bytes: int = 64 * MIB
     owner_bytes: int = 128 * MIB
     bytes: int = 256 * MIB
+
+    @cached_property
+    def of_client_polls(self) -> Quota:
+        return Quota("open polls of this client", self.client_polls, self.polls)
+
+    @cached_property
+    def of_owner_polls(self) -> Quota:
+        return Quota("open polls", self.owner_polls, self.polls)
+
+    @cached_property
+    def of_client_bytes(self) -> Quota:
+        return Quota("bytes of messages that this client has not read", self.client_bytes, self.bytes)
+
+    @cached_property
+    def of_owner_bytes(self) -> Quota:
+        return Quota("bytes of messages that are not read", self.owner_bytes, self.bytes)
 
 
 @dataclass(slots=True)
@@ -50,21 +67,21 @@ class ReceiveBudget:
 
     @property
     def polls(self) -> int:
-        return self.shares.held(self._polls_of_owners())
+        return self.shares.held(self.bounds.of_owner_polls)
 
     @property
     def held_bytes(self) -> int:
-        return self.shares.held(self._bytes_of_owners())
+        return self.shares.held(self.bounds.of_owner_bytes)
 
     @contextmanager
     def hold_poll(self, caller: Caller) -> Iterator[None]:
         """A block with one more open poll. Raises `BackPressureError` at too many polls or unread answers."""
         self._check_held(caller)
-        of_client, of_owner = (
-            Quota("open polls of this client", self.bounds.client_polls, self.bounds.polls),
-            self._polls_of_owners(),
-        )
-        with self.shares.hold(of_client, caller.client, 1), self.shares.hold(of_owner, caller.owner, 1):
+        bounds = self.bounds
+        with (
+            self.shares.hold(bounds.of_client_polls, caller.client, 1),
+            self.shares.hold(bounds.of_owner_polls, caller.owner, 1),
+        ):
             yield
 
     @contextmanager
@@ -73,20 +90,11 @@ class ReceiveBudget:
         self._check_held(caller)
         size_bytes = sum(len(one.content) + OVERHEAD_BYTES for one in messages)
         with (
-            self.shares.take(self._bytes_of_clients(), caller.client, size_bytes),
-            self.shares.take(self._bytes_of_owners(), caller.owner, size_bytes),
+            self.shares.take(self.bounds.of_client_bytes, caller.client, size_bytes),
+            self.shares.take(self.bounds.of_owner_bytes, caller.owner, size_bytes),
         ):
             yield
 
     def _check_held(self, caller: Caller) -> None:
-        self.shares.check(self._bytes_of_clients(), caller.client)
-        self.shares.check(self._bytes_of_owners(), caller.owner)
-
-    def _polls_of_owners(self) -> Quota:
-        return Quota("open polls", self.bounds.owner_polls, self.bounds.polls)
-
-    def _bytes_of_clients(self) -> Quota:
-        return Quota("bytes of messages that this client has not read", self.bounds.client_bytes, self.bounds.bytes)
-
-    def _bytes_of_owners(self) -> Quota:
-        return Quota("bytes of messages that are not read", self.bounds.owner_bytes, self.bounds.bytes)
+        self.shares.check(self.bounds.of_client_bytes, caller.client)
+        self.shares.check(self.bounds.of_owner_bytes, caller.owner)

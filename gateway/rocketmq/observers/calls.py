@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import Final
 
 from google.protobuf.message import Message
@@ -60,6 +60,7 @@ def _acted_on(request: Message | None) -> ActedOn:
     return ActedOn(names, ids_of(request))
 
 
+@lru_cache(maxsize=256)
 def code_name(code: int) -> str:
     try:
         return pb.Code.Name(pb.Code.ValueType(code))
