@@ -59,8 +59,8 @@ class _Turn:
         self.run = LaneRun(Lane(0), (message,))
         self.over = asyncio.Event()
 
-    def moved(self, run: LaneRun) -> None:
-        if run.ended:
+    def moved(self, *_: LaneRun) -> None:
+        if self.run.ended:
             self.over.set()
 
 

@@ -135,13 +135,18 @@ class LazyMessages(Sequence[MessageView]):
     def by_group(self) -> dict[str | None, LazyMessages]:
         if self.made is None and len(self.parts) == 1:
             rows, places = self.parts[0]
-            own = rows.by_group(places)
-            if len(own) * _FEW <= len(self):
-                return {group: rows.only(at).all() for group, at in own.items()}
-        found = defaultdict(list)
+            places_of = rows.by_group(places)
+            if len(places_of) * _FEW <= len(self):
+                return {group: rows.only(at).all() for group, at in places_of.items()}
+        found: dict[str | None, LazyMessages] = {}
         for message in self:
-            found[message.message_group].append(message)
-        return {group: LazyMessages.of(those) for group, those in found.items()}
+            own = found.get(message.message_group)
+            if own is None:
+                found[message.message_group] = LazyMessages((), [message.offset], [message])
+            else:
+                own.offsets.append(message.offset)
+                own.made.append(message)  # type: ignore[union-attr]  # they are made here
+        return found
 
     def without(self, offsets: set[int]) -> LazyMessages:
         kept = [offset for offset in self.offsets if offset not in offsets]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from hashlib import blake2b
 
 import numpy as np
@@ -42,6 +43,11 @@ class GroupHashes:
                 self._known.clear()
             found = self._known[group] = group_hash(group, self._secret)
         return found
+
+    def of_all(self, groups: Iterable[str | None]) -> list[int]:
+        """The same for many, in their order."""
+        known = self._known
+        return [known.get(group) or self.of(group) for group in groups]
 
 
 def missing_of(kept: pa.RecordBatch, start: int, limit: int) -> OffsetSet:

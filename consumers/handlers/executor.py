@@ -37,8 +37,8 @@ class RunOwner(Protocol):
         """
         ...
 
-    def moved(self, run: LaneRun) -> None:
-        """Called on the event loop."""
+    def moved(self, *runs: LaneRun) -> None:
+        """Called on the event loop, with all that ended or got on since the last call."""
         ...
 
 
@@ -179,9 +179,8 @@ class ThreadExecutor:
     def _run_one_by_one(self, owner: RunOwner, run: LaneRun) -> None:
         call, now, until_s = self._call, self._clock.monotonic_s, owner.until_s
         run.took_s = took_s = []
-        reported_s = now()
-        left = run.left
-        left.extend(run.messages)
+        run.left = left = deque(run.messages)
+        reported_s: float | None = None
         while left:
             since_s = now()
             if run.cancelled or since_s >= until_s:
@@ -200,15 +199,18 @@ class ThreadExecutor:
                 return
             except BaseException as error:  # noqa: BLE001 - whatever a listener raises is its failure, and the thread is ours
                 failure = raised(error, 1).failure
-            took_s.append(now() - since_s)
+            ended_s = now()
+            took_s.append(ended_s - since_s)
             if run.timed_out_at is not None:
                 return
             if failure is not None:
                 run.failure = failure
                 return
             run.done += 1
-            if since_s - reported_s > _REPORT_S:
+            if reported_s is None:
                 reported_s = since_s
+            if ended_s - reported_s > _REPORT_S:
+                reported_s = ended_s
                 self._tell(owner, run)
 
     def _run_batch(self, owner: RunOwner, run: LaneRun) -> None:
@@ -234,12 +236,15 @@ class ThreadExecutor:
 
     def _deliver(self) -> None:
         self._delivery_due = False
+        told: dict[RunOwner, dict[LaneRun, None]] = {}  # each owner hears of all its runs at once, and of each once
         while self._outbox:
             owner, run, last = self._outbox.popleft()
             if last:
                 run.ended = True  # only here: an owner that looks sees all that came before, and is told once
                 self._hung.pop(run, None)
-            owner.moved(run)
+            told.setdefault(owner, {})[run] = None
+        for owner, runs in told.items():
+            owner.moved(*runs)
         self._look()
         if not self._looks_again:
             self._looks_again = True
@@ -344,8 +349,7 @@ class TaskExecutor:
     async def _run_one_by_one(self, owner: RunOwner, run: LaneRun) -> None:
         reported_s = self._clock.monotonic_s()
         run.took_s = took_s = []
-        left = run.left
-        left.extend(run.messages)
+        run.left = left = deque(run.messages)
         if len(left) > 1 and self.is_idle:
             asyncio.get_running_loop().call_soon(self._idle)  # an earlier search for something to do found nothing here
         while left:

@@ -67,9 +67,12 @@ class Dispatcher:
             for run in late:
                 self.executor.gave_up(run)
 
-    def ended(self, run: LaneRun) -> None:
-        if self._running.pop(run, None) is None:
+    def ended(self, runs: Iterable[LaneRun]) -> None:
+        older = [run for run in runs if run in self._running] if self._running else []
+        if not older:
             return
+        for run in older:
+            del self._running[run]
         held, self._held = self._held, []
         for processor, waiting in held:
             self.start(processor, (waiting,))

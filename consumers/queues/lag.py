@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ...coordinator.queues.cell import MessageState, QueueCell
@@ -54,8 +55,13 @@ class MessageAges:
 
         A message before the first batch has that batch's time, which is later.
         """
+        return next(iter(self.times_ms((offset,))), None)
+
+    def times_ms(self, offsets: Iterable[int]) -> list[int]:
+        """The same for many; empty where no batch was read yet."""
         notes = self._notes
-        return notes[max(0, _place(notes, offset))][1] if notes else None
+        starts = [start for start, _ in notes]
+        return [notes[max(0, bisect_right(starts, offset) - 1)][1] for offset in offsets] if notes else []
 
 
 def _place(notes: list[tuple[int, int]], offset: int) -> int:

@@ -71,28 +71,33 @@ class PushProcessor(QueueProcessor[PushSchedule]):
     def until_s(self) -> float:
         return -math.inf if self.keeper.ended.is_set() else self._around.member.until_s
 
-    def moved(self, run: LaneRun) -> None:
-        if run.ended:
-            if run.timed_out_at is None:
-                self._around.worker.finished(run.size)
-            self._around.dispatcher.ended(run)
-            # A batch is one call. Of single messages, those that are done were called first.
-            good = (len(run.took_s) if run.failure is None else 0) if run.is_batch else run.done
-            if good:
-                self._counters.succeeded_ms.observe_all([1000 * took_s for took_s in run.took_s[:good]])
-            if good < len(run.took_s):
-                self._counters.failed_ms.observe_all([1000 * took_s for took_s in run.took_s[good:]])
-            self._count_await(run)
-        self.schedule.report(run)
+    def moved(self, *runs: LaneRun) -> None:
+        ended = [run for run in runs if run.ended]
+        if ended:
+            self._around.worker.finished(sum([run.size for run in ended if run.timed_out_at is None]))
+            self._around.dispatcher.ended(ended)
+            self._observe(ended)
+        self.schedule.report(*runs)
         self.wake()
 
-    def _count_await(self, run: LaneRun) -> None:
-        """Observe the time from arrival to handler, unless the message waited for another attempt."""
-        if run.took_s and run.messages[0].delivery_attempt == 1:
-            began_ms = 1000 * (self._clock.monotonic_s() - sum(run.took_s))
-            came_ms = self.arrivals.time_ms(run.messages[0].offset)
-            if came_ms is not None:
-                self._counters.await_ms.observe(max(0.0, began_ms - came_ms))
+    def _observe(self, ended: Sequence[LaneRun]) -> None:
+        """Count handlers' times, and those from arrival to handler, unless the message waited for another attempt."""
+        succeeded_s: list[float] = []
+        failed_s: list[float] = []
+        first: list[LaneRun] = []
+        for run in ended:
+            if took_s := run.took_s:
+                # A batch is one call. Of single messages, those that are done were called first.
+                good = (len(took_s) if run.failure is None else 0) if run.is_batch else run.done
+                succeeded_s += took_s[:good]
+                failed_s += took_s[good:]
+                if run.messages[0].delivery_attempt == 1:
+                    first.append(run)
+        self._counters.succeeded_ms.observe_all([1000 * took_s for took_s in succeeded_s])
+        self._counters.failed_ms.observe_all([1000 * took_s for took_s in failed_s])
+        now_ms, came_ms = 1000 * self._clock.monotonic_s(), self.arrivals.times_ms([run.messages.offsets[0] for run in first])
+        waits_ms = [now_ms - 1000 * sum(run.took_s) - came for run, came in zip(first, came_ms, strict=False)]
+        self._counters.await_ms.observe_all([max(0.0, wait_ms) for wait_ms in waits_ms])
 
     def spread(self) -> None:
         if not (self._draining or self._around.worker.quiet):
@@ -180,7 +185,7 @@ class PushProcessor(QueueProcessor[PushSchedule]):
                 if run.claim():  # it was never handed out, nor taken back meanwhile, which would have ended it too
                     run.ended = True
                     self._around.worker.finished(run.size)
-                    self._around.dispatcher.ended(run)
+                    self._around.dispatcher.ended((run,))
             raise
         self._counters.failed_attempts.add(len(step.failed))
         for failed in step.failed:

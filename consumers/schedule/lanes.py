@@ -25,6 +25,10 @@ class Failure:
     """False: a batch failed at an unknown message."""
 
 
+_NOT_BEGUN: deque[MessageView] = deque(maxlen=0)
+"""Stands for the messages left of runs that did not begin: most have few messages, and a deque for each would cost more than these."""
+
+
 class LaneRun:
     """Messages of one lane, handed to the listener in order, or as a batch."""
 
@@ -47,10 +51,10 @@ class LaneRun:
 
     def __init__(self, lane: Lane | OpenLane, messages: Sequence[MessageView], *, wave: bool = False) -> None:
         self.lane = lane
-        self.messages = LazyMessages.of(messages)
+        self.messages = messages if isinstance(messages, LazyMessages) else LazyMessages.of(messages)
         self.size = len(self.messages.offsets)
         self.wave = wave
-        self.left: deque[MessageView] = deque()
+        self.left = _NOT_BEGUN
         """Messages not begun. The executor pops the first, the schedule takes back the last."""
         self.done = 0
         """Successes, written by the executor only."""
@@ -124,6 +128,8 @@ class OpenLane:
             self.ready.insert(0, messages)
 
     def take(self, most: int) -> LazyMessages:
+        if len(self.ready) == 1 and len(self.ready[0].offsets) <= most:
+            return self.ready.pop()  # as most lanes are, where there are many
         taken: list[LazyMessages] = []
         while self.ready and most > 0:
             first = self.ready.pop(0)

@@ -46,28 +46,38 @@ class OpenLanes:
 
     def take(self, messages: LazyMessages, blocked: BlockedGroups, touched: dict[OpenLane, None], step: Step) -> int:
         """Grant fresh messages. Returns how many were passed by."""
-        if not (self.by_group or blocked):
-            self._add(self.common, messages, touched, step)
-            return 0
+        by_hash = self._by_hash(messages) if self.by_group or blocked else {}
         passed: list[int] = []
-        for key, own in self._by_hash(messages).items():
-            if key in blocked:
-                for message in own:
-                    blocked.pass_by(message)
-                passed += own.offsets
-            elif self.by_group:
-                self._add(self._of(key), own, touched, step)
-        if not self.by_group:
-            self._add(self.common, messages.without(set(passed)) if passed else messages, touched, step)
+        for key in [key for key in by_hash if key in blocked] if blocked else ():
+            own = by_hash.pop(key)
+            for message in own:
+                blocked.pass_by(message)
+            passed += own.offsets
+        if passed:
+            messages = messages.without(set(passed))
+        if self.by_group:
+            for key, own in by_hash.items():
+                lane = self._of(key)
+                if lane.run is None:
+                    touched[lane] = None
+                lane.ready.append(own)
+        elif messages:
+            if self.common.run is None:
+                touched[self.common] = None
+            self.common.ready.append(messages)
+        step.granted += messages.offsets
         step.listed += passed
         return len(passed)
 
     def _by_hash(self, messages: LazyMessages) -> dict[int, LazyMessages]:
         """Two groups with the same hash share an entry."""
-        found: dict[int, LazyMessages] = {}
-        for group, own in messages.by_group().items():
-            key = self._hashes.of(group)
-            found[key] = own if key not in found else LazyMessages.of(sorted([*found[key], *own], key=attrgetter("offset")))
+        by_group = messages.by_group()
+        keys = self._hashes.of_all(by_group)
+        found = dict(zip(keys, by_group.values(), strict=True))
+        if len(found) < len(keys):
+            found.clear()
+            for key, own in zip(keys, by_group.values(), strict=True):
+                found[key] = own if key not in found else LazyMessages.of(sorted([*found[key], *own], key=attrgetter("offset")))
         return found
 
     def wave(self, messages: Sequence[MessageView]) -> list[LaneRun]:
@@ -132,10 +142,3 @@ class OpenLanes:
         while self.common.ready and not self._orderly:
             self.common.run = None
             self.start(self.common, runs)
-
-    def _add(self, lane: OpenLane, messages: LazyMessages, touched: dict[OpenLane, None], step: Step) -> None:
-        if messages:
-            if lane.run is None:
-                touched[lane] = None
-            lane.ready.append(messages)
-            step.granted += messages.offsets

@@ -66,8 +66,8 @@ class PushSchedule:
         self.next_load = limit
         self.in_memory += len(messages)
 
-    def report(self, run: LaneRun) -> None:
-        self._reported[run] = None
+    def report(self, *runs: LaneRun) -> None:
+        self._reported.update(dict.fromkeys(runs))
 
     def reread(self, messages: Iterable[MessageView], start: int, limit: int) -> None:
         messages = list(messages)

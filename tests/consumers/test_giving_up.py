@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import replace
 
 import pytest
@@ -24,7 +25,7 @@ CONCURRENT = GroupSettings(delivery_order=DeliveryOrder.CONCURRENT, max_attempts
 def begun(run: LaneRun, count: int) -> None:
     """As a thread does that takes it, and comes to so many of its messages."""
     assert run.claim()
-    run.left.extend(run.messages[count:])
+    run.left = deque(run.messages[count:])
 
 
 def test_a_handler_is_late_once_it_ran_longer_than_it_may() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from typing import Literal
 
 import pytest
@@ -48,7 +48,7 @@ def begun(schedule: PushSchedule, cell: QueueCell, count: int) -> tuple[LaneRun,
     step = schedule.plan(0, cell)
     (run,) = step.runs
     assert run.claim()
-    run.left.extend(run.messages)
+    run.left = deque(run.messages)
     return run, step.apply(cell)
 
 
