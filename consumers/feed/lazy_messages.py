@@ -84,21 +84,26 @@ def _getter(places: Places) -> Callable[[Any], Sequence[Any]]:
 class LazyMessages(Sequence[MessageView]):
     """Some messages of one queue, in order, all made at first use."""
 
-    __slots__ = ("made", "offsets", "parts")
+    __slots__ = ("_offsets", "made", "parts")
 
     def __init__(
-        self, parts: Sequence[tuple[FetchedRows, Places]], offsets: list[int], made: list[MessageView] | None = None
+        self, parts: Sequence[tuple[FetchedRows, Places]], offsets: list[int] | None, made: list[MessageView] | None = None
     ) -> None:
+        """``offsets`` are not kept of messages that are made: a list less for the garbage collector."""
         self.parts = parts
         self.made = made
-        self.offsets = offsets
+        self._offsets = offsets
+
+    @property
+    def offsets(self) -> list[int]:
+        offsets = self._offsets
+        return [message.offset for message in self] if offsets is None else offsets
 
     @staticmethod
     def of(messages: Iterable[MessageView]) -> LazyMessages:
         if isinstance(messages, LazyMessages):
             return messages
-        made = list(messages)
-        return LazyMessages((), [message.offset for message in made], made)
+        return LazyMessages((), None, list(messages))
 
     @staticmethod
     def fetched(topic: str, batch: pa.RecordBatch, *, epoch: int) -> LazyMessages:
@@ -108,20 +113,20 @@ class LazyMessages(Sequence[MessageView]):
     def joined(those: Sequence[LazyMessages]) -> LazyMessages:
         if len(those) == 1:
             return those[0]
-        offsets = [offset for one in those for offset in one.offsets]
         if any(one.made is not None for one in those):
-            return LazyMessages((), offsets, [message for one in those for message in one])
-        return LazyMessages([part for one in those for part in one.parts], offsets)
+            return LazyMessages((), None, [message for one in those for message in one])
+        return LazyMessages([part for one in those for part in one.parts], [offset for one in those for offset in one.offsets])
 
     def cut(self, start: int, stop: int | None = None) -> LazyMessages:
-        parts, made, offsets = self.parts, self.made, self.offsets[start:stop]
+        parts, made = self.parts, self.made
         if made is not None:
-            return LazyMessages((), offsets, made[start:stop])
+            return LazyMessages((), None, made[start:stop])
+        offsets = self.offsets[start:stop]
         if len(parts) == 1:
             rows, places = parts[0]
             return LazyMessages([(rows, places[start:stop])], offsets)
         found: list[tuple[FetchedRows, Places]] = []
-        stop = len(self.offsets) if stop is None else stop
+        stop = len(self) if stop is None else stop
         for rows, places in parts:
             if kept := places[max(start, 0) : max(stop, 0)]:
                 found.append((rows, kept))
@@ -130,7 +135,7 @@ class LazyMessages(Sequence[MessageView]):
 
     def each(self) -> list[LazyMessages]:
         """Each message by itself; they are made now."""
-        return [LazyMessages((), [message.offset], [message]) for message in self]
+        return [LazyMessages((), None, [message]) for message in self]
 
     def by_group(self) -> dict[str | None, LazyMessages]:
         if self.made is None and len(self.parts) == 1:
@@ -142,17 +147,16 @@ class LazyMessages(Sequence[MessageView]):
         for message in self:
             own = found.get(message.message_group)
             if own is None:
-                found[message.message_group] = LazyMessages((), [message.offset], [message])
+                found[message.message_group] = LazyMessages((), None, [message])
             else:
-                own.offsets.append(message.offset)
                 own.made.append(message)  # type: ignore[union-attr]  # they are made here
         return found
 
     def without(self, offsets: set[int]) -> LazyMessages:
-        kept = [offset for offset in self.offsets if offset not in offsets]
         parts, made = self.parts, self.made
         if made is not None:
-            return LazyMessages((), kept, [message for message in made if message.offset not in offsets])
+            return LazyMessages((), None, [message for message in made if message.offset not in offsets])
+        kept = [offset for offset in self.offsets if offset not in offsets]
         return LazyMessages([(rows, [at for at in places if rows.offsets[at] not in offsets]) for rows, places in parts], kept)
 
     @property
@@ -163,7 +167,8 @@ class LazyMessages(Sequence[MessageView]):
         return sum(rows.body_bytes(places) for rows, places in parts)
 
     def __len__(self) -> int:
-        return len(self.offsets)
+        offsets = self._offsets
+        return len(self._messages()) if offsets is None else len(offsets)
 
     def __iter__(self) -> Iterator[MessageView]:
         return iter(self._messages())

@@ -7,6 +7,7 @@ import inspect
 import logging
 import queue
 import threading
+from array import array
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
@@ -178,7 +179,7 @@ class ThreadExecutor:
 
     def _run_one_by_one(self, owner: RunOwner, run: LaneRun) -> None:
         call, now, until_s = self._call, self._clock.monotonic_s, owner.until_s
-        run.took_s = took_s = []
+        run.took_s = took_s = array("d")
         run.left = left = deque(run.messages)
         reported_s: float | None = None
         while left:
@@ -348,7 +349,7 @@ class TaskExecutor:
 
     async def _run_one_by_one(self, owner: RunOwner, run: LaneRun) -> None:
         reported_s = self._clock.monotonic_s()
-        run.took_s = took_s = []
+        run.took_s = took_s = array("d")
         run.left = left = deque(run.messages)
         if len(left) > 1 and self.is_idle:
             asyncio.get_running_loop().call_soon(self._idle)  # an earlier search for something to do found nothing here

@@ -52,7 +52,7 @@ class LaneRun:
     def __init__(self, lane: Lane | OpenLane, messages: Sequence[MessageView], *, wave: bool = False) -> None:
         self.lane = lane
         self.messages = messages if isinstance(messages, LazyMessages) else LazyMessages.of(messages)
-        self.size = len(self.messages.offsets)
+        self.size = len(self.messages)
         self.wave = wave
         self.left = _NOT_BEGUN
         """Messages not begun. The executor pops the first, the schedule takes back the last."""
@@ -118,30 +118,31 @@ class OpenLane:
     def __init__(self, key: int, *, batches: bool = False) -> None:
         self.hash = key
         self.batches = batches
-        self.ready: list[LazyMessages] = []
+        self.ready: tuple[LazyMessages, ...] = ()
         self.run: LaneRun | None = None
         self.batch_max = 0
         """The largest batch until one succeeds, after a failure at an unknown message. 0: no limit."""
 
     def put_back(self, messages: LazyMessages) -> None:
         if messages:
-            self.ready.insert(0, messages)
+            self.ready = (messages, *self.ready)
 
     def take(self, most: int) -> LazyMessages:
-        if len(self.ready) == 1 and len(self.ready[0].offsets) <= most:
-            return self.ready.pop()  # as most lanes are, where there are many
+        if len(self.ready) == 1 and len(self.ready[0]) <= most:  # as it is with most lanes, where there are many
+            return self.take_all()
         taken: list[LazyMessages] = []
         while self.ready and most > 0:
-            first = self.ready.pop(0)
+            first, *rest = self.ready
             if len(first) > most:
-                self.ready.insert(0, first.cut(most))
+                rest.insert(0, first.cut(most))
                 first = first.cut(0, most)
+            self.ready = tuple(rest)
             taken.append(first)
             most -= len(first)
         return LazyMessages.joined(taken)
 
     def take_all(self) -> LazyMessages:
-        taken, self.ready = self.ready, []
+        taken, self.ready = self.ready, ()
         return LazyMessages.joined(taken)
 
 

@@ -60,11 +60,11 @@ class OpenLanes:
                 lane = self._of(key)
                 if lane.run is None:
                     touched[lane] = None
-                lane.ready.append(own)
+                lane.ready += (own,)
         elif messages:
             if self.common.run is None:
                 touched[self.common] = None
-            self.common.ready.append(messages)
+            self.common.ready += (messages,)
         step.granted += messages.offsets
         step.listed += passed
         return len(passed)

@@ -314,7 +314,7 @@ class PushSchedule:
             delivered = [self.tracked.run(message, step) for message in rest if self._hash(message) != key]
             others = [*delivered, *(message for message in own[len(rest) :] if self._hash(message) != key)]
             own = [message for message in own if self._hash(message) == key]
-            opened.ready = [LazyMessages.of(others)] if others else []
+            opened.ready = (LazyMessages.of(others),) if others else ()
             self._held = True
         else:
             self._lanes.drop(opened)

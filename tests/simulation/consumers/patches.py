@@ -186,7 +186,7 @@ def side_by_side(original: Any) -> Any:
         while lane.ready:
             lane.run = None
             kept = lane.take_all()
-            lane.ready = [kept.cut(0, 1)]
+            lane.ready = (kept.cut(0, 1),)
             original(self, lane, runs)
             lane.put_back(kept.cut(1))
 
