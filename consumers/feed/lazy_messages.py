@@ -15,8 +15,8 @@ from ...log.schema.value_column import ValueColumn
 
 _OFFSET, _GROUP, _BODY = (MessageView._fields.index(name) for name in ("offset", "message_group", "body"))
 
-_FEW = 8
-"""The number of messages up to which making them together is faster."""
+_FEW = 32
+"""The number of messages of a group up to which making those of all groups together is faster than a group at a time."""
 
 Places: TypeAlias = "range | list[int]"
 """Ascending."""
@@ -89,7 +89,7 @@ class LazyMessages(Sequence[MessageView]):
     def __init__(
         self, parts: Sequence[tuple[FetchedRows, Places]], offsets: list[int] | None, made: list[MessageView] | None = None
     ) -> None:
-        """``offsets`` are not kept of messages that are made: a list less for the garbage collector."""
+        """``offsets`` may be left out where the messages are made: a list less for the garbage collector."""
         self.parts = parts
         self.made = made
         self._offsets = offsets
@@ -97,7 +97,7 @@ class LazyMessages(Sequence[MessageView]):
     @property
     def offsets(self) -> list[int]:
         offsets = self._offsets
-        return [message.offset for message in self] if offsets is None else offsets
+        return [message.offset for message in self.made or ()] if offsets is None else offsets
 
     @staticmethod
     def of(messages: Iterable[MessageView]) -> LazyMessages:
@@ -168,7 +168,7 @@ class LazyMessages(Sequence[MessageView]):
 
     def __len__(self) -> int:
         offsets = self._offsets
-        return len(self._messages()) if offsets is None else len(offsets)
+        return len(self.made or ()) if offsets is None else len(offsets)
 
     def __iter__(self) -> Iterator[MessageView]:
         return iter(self._messages())

@@ -215,9 +215,10 @@ class ThreadExecutor:
                 self._tell(owner, run)
 
     def _run_batch(self, owner: RunOwner, run: LaneRun) -> None:
-        if run.cancelled or self._clock.monotonic_s() >= owner.until_s:
+        since_s = self._clock.monotonic_s()
+        if run.cancelled or since_s >= owner.until_s:
             return
-        run.since_s = since_s = self._clock.monotonic_s()
+        run.since_s = since_s
         messages = list(run.messages)
         try:
             verdict = judge(self._call(messages), len(messages))  # type: ignore[arg-type]  # batches
@@ -371,9 +372,10 @@ class TaskExecutor:
                 owner.moved(run)
 
     async def _run_batch(self, owner: RunOwner, run: LaneRun) -> None:
-        if run.cancelled or self._clock.monotonic_s() >= owner.until_s:
+        since_s = self._clock.monotonic_s()
+        if run.cancelled or since_s >= owner.until_s:
             return
-        run.since_s = since_s = self._clock.monotonic_s()
+        run.since_s = since_s
         messages = list(run.messages)
         verdict = await self._verdict(messages, len(messages))
         run.took_s = (self._clock.monotonic_s() - since_s,)

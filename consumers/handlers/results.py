@@ -6,7 +6,7 @@ from collections.abc import Coroutine
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import Enum
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from ...log.escapes import text_of_error
 from ...log.limits import DELAY_MAX, Duration, checked_duration
@@ -56,8 +56,7 @@ class MessagesDeclined(Exception):
     """Raised by a listener that declines messages: they are given back as if not handed out, and, outside of a drain, handed out again at once."""
 
 
-@dataclass(frozen=True, slots=True)
-class ListenerVerdict:
+class ListenerVerdict(NamedTuple):
     """A checked result: the messages that succeeded, and what failed then."""
 
     succeeded: int

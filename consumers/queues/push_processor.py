@@ -84,20 +84,23 @@ class PushProcessor(QueueProcessor[PushSchedule]):
         """Count handlers' times, and those from arrival to handler, unless the message waited for another attempt."""
         succeeded_s: list[float] = []
         failed_s: list[float] = []
-        first: list[LaneRun] = []
+        began: list[tuple[int, float]] = []
+        """First offsets, and how long ago their handlers began."""
         for run in ended:
             if took_s := run.took_s:
                 # A batch is one call. Of single messages, those that are done were called first.
                 good = (len(took_s) if run.failure is None else 0) if run.is_batch else run.done
                 succeeded_s += took_s[:good]
                 failed_s += took_s[good:]
-                if run.messages[0].delivery_attempt == 1:
-                    first.append(run)
+                first = run.messages[0]
+                if first.delivery_attempt == 1:
+                    began.append((first.offset, 1000 * sum(took_s)))
         self._counters.succeeded_ms.observe_all([1000 * took_s for took_s in succeeded_s])
         self._counters.failed_ms.observe_all([1000 * took_s for took_s in failed_s])
-        now_ms, came_ms = 1000 * self._clock.monotonic_s(), self.arrivals.times_ms([run.messages.offsets[0] for run in first])
-        waits_ms = [now_ms - 1000 * sum(run.took_s) - came for run, came in zip(first, came_ms, strict=False)]
-        self._counters.await_ms.observe_all([max(0.0, wait_ms) for wait_ms in waits_ms])
+        now_ms, came_ms = 1000 * self._clock.monotonic_s(), self.arrivals.times_ms([offset for offset, _ in began])
+        self._counters.await_ms.observe_all(
+            [max(0.0, now_ms - ago_ms - came) for (_, ago_ms), came in zip(began, came_ms, strict=False)]
+        )
 
     def spread(self) -> None:
         if not (self._draining or self._around.worker.quiet):

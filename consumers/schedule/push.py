@@ -134,10 +134,14 @@ class PushSchedule:
         self.tracked.fall_due(now_ms)
         reported, self._reported, self.suspects_wait = self._reported, {}, False
         for run in reported:
-            if run in self.running:
-                if run.failure is not None and (run.ended or run.timed_out_at is not None):
+            if run not in self.running:
+                continue
+            postponed = False
+            if run.failure is not None:
+                if run.ended or run.timed_out_at is not None:
                     self.split(run)  # all of it was counted as finished
-                self._take_report(run, now_ms, step, mode, postponed=self._postpones(run, cell, step, mode))
+                postponed = self._postpones(run, cell, step, mode)
+            self._take_report(run, now_ms, step, mode, postponed=postponed)
         if mode in (QueueMode.USUAL, QueueMode.SOLO):
             self._give_up_suspects(cell, step)
         if self._earliest:
