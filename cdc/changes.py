@@ -1,7 +1,7 @@
 """The fold of a batch's events of one row to one net change, relative to a row yet unseen.
 
 A row has the position of its event; events below it are skipped. So a net change's effect depends, column by column, on the
-position of the row that it meets. `NetChange.column_positions` has the position from which each column counts.
+position of the row that it meets (`NetChange.column_positions`).
 """
 
 from __future__ import annotations

@@ -50,8 +50,6 @@ _TROUBLE_S = 0.2
 
 
 class _Turn:
-    """One message in its handler."""
-
     until_s = math.inf
     """No lease is checked."""
 

@@ -121,7 +121,6 @@ class Consumer:
         raise NotImplementedError
 
     def _break_off(self) -> None:
-        """Stop waiting for `_work`."""
         if self._loop is not None:
             self._loop.cancel()
 

@@ -268,7 +268,6 @@ class Membership:
 
 
 async def _follow(feed: Feed, queue: int) -> None:
-    """Follow the log as long as the queue is awaited."""
     with suppress(PenstockError):
         while True:
             await feed.arrived(queue, feed.next_offset(queue))

@@ -120,7 +120,6 @@ class NamedReceives:
                 del self._handed[receive.attempt]
 
     def _forget(self) -> None:
-        """Forget attempt ids to which nothing is out, or should be."""
         out = {queue: attempts_out(processor.keeper.cell) for queue, processor in self._queues.items()}
         now_ms = self._clock.wall_ms()
         for attempt, queues in list(self._handed.items()):

@@ -50,7 +50,6 @@ class GroupMixed(CallError):
 class _Owned:
     keeper: QueueKeeper
     position: int
-    """The next offset."""
     generation: int
     """The generation of ``position``, which a reset voids."""
     obeyed: GroupRecord
@@ -248,7 +247,6 @@ class PullConsumer(GroupMember):
                 return []
 
     async def _look(self, left: int) -> list[_Part]:
-        """The messages there, beginning behind the queue served last."""
         found: list[_Part] = []
         for _ in range(len(self._turn)):
             if left <= 0 or not self._turn:

@@ -69,8 +69,6 @@ def open_file(url: str, mode: Literal["rb", "wb"] = "rb") -> Iterator[BinaryIO]:
 
 
 class _Opened(Protocol):
-    """A file, and how it ends."""
-
     @property
     def file(self) -> BinaryIO: ...
 

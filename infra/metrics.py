@@ -242,8 +242,6 @@ class OpenTelemetryMetrics:
 
 @dataclass(frozen=True, slots=True)
 class _Adding:
-    """A counter with bound labels."""
-
     count: Callable[[float], None]
 
     def add(self, amount: float = 1) -> None:
@@ -252,8 +250,6 @@ class _Adding:
 
 @dataclass(frozen=True, slots=True)
 class _Observing:
-    """A histogram with bound labels."""
-
     record: Callable[[float], None]
 
     def observe(self, value: float) -> None:

@@ -29,8 +29,6 @@ _SCOPE = "penstock"
 
 
 class _Delivered(Protocol):
-    """The read parts of a message given to a listener."""
-
     @property
     def topic(self) -> str: ...
     @property
@@ -141,7 +139,6 @@ def _attributes(messages: Sequence[_Delivered], group: str | None, *, batch: boo
 
 
 def _noted(span: Span, result: object, delivered: _Delivered | Sequence[_Delivered]) -> object:
-    """The result, which is passed on."""
     from opentelemetry.trace import Status, StatusCode
 
     verdict = judge(result, 1 if hasattr(delivered, "properties") else len(delivered))

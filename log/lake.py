@@ -87,7 +87,6 @@ class LogLake:
         forgiving = store if isinstance(store, TolerantStore) else TolerantStore(store, Refusals(store.url, machine.clock, checked))
         self.store: ObjectStore = forgiving
         self.refusals = forgiving.refusals
-        """Refusals of what the store allowed before."""
         self._clock = StoreClock(machine.clock)
         self.runtime = replace(machine, clock=self._clock)
         self.read_only = read_only
@@ -131,7 +130,6 @@ class LogLake:
         return record
 
     async def _make_table(self, name: str, record: TopicRecord) -> None:
-        """Make the topic's Delta table if it may be written."""
         paths = TopicPaths.of(name)
         delta = DeltaLog(self.store, paths, record.table, self.runtime, keep_removes=False)
         try:

@@ -33,9 +33,7 @@ def lazy_names(
 
 
 def _imported(package: str, code: CodeType) -> dict[str, str]:
-    """The names that a type checker sees a package import, each with its module, found by running the package's code with an importer that only notes
-    names.
-    """
+    """The names that a type checker sees a package import, with their modules, by running its code with a noting importer."""
     found: dict[str, str] = {}
 
     def note(module: str, given: object, own: object, names: Collection[str] | None, level: int) -> object:

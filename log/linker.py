@@ -82,7 +82,6 @@ class Linker:
         self._timeout_s = timeout.total_seconds()
         self._one_at_a_time = asyncio.Lock()
         self.generation = generation
-        """The routing generation of ``settings``."""
         self.id: str = name or topic.runtime.new_id()
 
     @property

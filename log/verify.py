@@ -185,7 +185,6 @@ class _Verification:
         return max(numbers, default=max(after, self._floor))
 
     async def _checkpoints_ahead(self, last: int) -> None:
-        """Report checkpoints of entries that do not exist."""
         listed = await self._store.list(self._paths.checkpoints, after=self._paths.checkpoint(last))
         ahead = [info.key for info in listed if (number := self._paths.checkpoint_entry(info.key)) is not None and number > last]
         newest = await self._last_entry(after=last) if ahead else last
@@ -385,7 +384,6 @@ class _Verification:
         return [(int(offsets[at]) + 1, int(offsets[at + 1])) for at in np.flatnonzero(steps > 1)]
 
     async def _is_taken_out(self, key: str | None) -> bool:
-        """Whether a missing file was removed from the table since the snapshot."""
         try:
             newest = await self._delta.refresh()
         except DataDamaged:

@@ -74,7 +74,6 @@ def _read_list(path: Path) -> list[Jar]:
 
 
 def _is_there(jar: Jar) -> bool:
-    """Whether a JAR is there and whole."""
     return zipfile.is_zipfile(_jar_folder() / jar.file_name)
 
 

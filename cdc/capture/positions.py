@@ -1,5 +1,4 @@
-"""The common part of positions in binlogs and MongoDB's log: numbers of places between transactions, and snapshots of rows.
-Pure.
+"""The common part of positions in binlogs and MongoDB's log. Pure.
 
 The lowest 14 bits of a position number the changes at one place of the log. The highest of these numbers are no change's: they
 lie between transactions, and name the snapshot of tables' rows that the changes before have caught up with.

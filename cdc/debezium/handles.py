@@ -29,7 +29,6 @@ class ConversionHandles:
         self._equals = self._lookup.findVirtual(self._object, "equals", test)
         self._bytes = jpype.JArray(jpype.JByte).class_
         self.same = self._methods.identity(self._object)
-        """The identity."""
 
     def registered(self, handle: Any) -> Any:  # noqa: ANN401 - Java's
         return self._jpype.JClass("java.lang.invoke.MethodHandleProxies").asInterfaceInstance(

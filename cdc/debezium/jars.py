@@ -63,7 +63,6 @@ def ensure(connector: Connector) -> list[Path]:
 
 
 def _is_there(folder: Path, jar: EngineJar) -> bool:
-    """Whether the cache has the pinned JAR, by the stamp of a checked file."""
     path, stamp = folder / jar.file_name, folder / f"{jar.file_name}.{jar.sha256[:16]}"
     if not path.is_file():
         return False

@@ -59,7 +59,7 @@ def sequence_of(file: str, pos: int, row: int, op: str) -> int:
 def between(file: str, pos: int, snapshot: int) -> int:
     """The number of the place ``pos``, between the changes before and after it. Raises `DataDamaged`, `LimitExceeded`.
 
-    ``snapshot``: the number of the last snapshot of rows, as of this place or an earlier one.
+    ``snapshot``: as for `place_number`.
     """
     return place_number(sequence_of(file, pos - 1, 0, "d") >> CHANGE_BITS, snapshot)
 

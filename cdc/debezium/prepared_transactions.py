@@ -22,7 +22,6 @@ class _Transaction:
     """None: an earlier process's, or too many."""
     tables: dict[str, None] = field(default_factory=dict)
     ended_at: int | None = None
-    """The place of its commit or rollback."""
 
 
 class PreparedTransactions:

@@ -290,7 +290,6 @@ def _action(tokens: list[_Token]) -> list[_Token]:
 
 
 def _changes_rows(verbs: list[str], place: int) -> bool:
-    """Whether an action gives a table other rows without events."""
     match verbs[place : place + 2]:
         case [verb, "PARTITION"]:
             return verb in _PARTITIONS

@@ -125,7 +125,6 @@ def standard_change(body: bytes) -> ChangeEvent | None:
 
 
 def _read(body: bytes) -> _Read | None:
-    """The event by the first fitting reader, the likely ones first."""
     schema = body.find(b'"schema"', 0, _NEAR)
     readers = (_plain,) if schema < 0 else (_alone, _both) if body[:schema].strip() == b"{" else (_pair, _plain)
     for read in readers:

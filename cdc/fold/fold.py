@@ -108,7 +108,6 @@ class Fold:
             folded.broken[place[0]] = RefusedEvent(place, event.reason(hidden=self._plan.choices.hides))
 
     def _changes_no_row(self, change: ChangeEvent, plan: TablePlan) -> bool:
-        """Whether a message or a truncate changes no row."""
         reason = change.stop_reason
         if change.position is not None and (change.op == "t" or (reason is not None and plan.selected)):
             coverage = TableCoverage(change.position, reason)
@@ -218,7 +217,6 @@ class Fold:
 
 
 def _is_applied(target: Target | None, place: Place) -> bool:
-    """Whether the target has the event, or takes none any more."""
     return target is not None and (target.stopped or place[1] < target.progress.offsets.get(place[0], 0))
 
 
@@ -232,7 +230,6 @@ def _check_applicable(change: ChangeEvent, plan: TablePlan) -> None:
 
 
 def _put_table(folded: FoldResult, source: TableId, table: TableFold) -> None:
-    """Add the result of a table with a target."""
     if nets := [net for queue in table.nets.values() for net in queue.items()]:
         folded.nets[source] = nets
         if any(net.column_positions is not None for _, net in nets):

@@ -60,7 +60,6 @@ class RowDecoder:
         self.typed = self._typed(None, modes=False, exact=False)
         self.converters = dict(self.typed)
         self._known: dict[tuple[ConnectRowSchema | None, bool, bool], tuple[list[tuple[str, Convert]], dict[str, Convert]]] = {}
-        """The converters by schema, as events of several may take turns."""
 
     def row_change(self, change: ChangeEvent, position: int | None, place: Place, *, outdated: bool) -> RowChange:
         """The change of one row. ``outdated``: a truncate has removed the row since, whatever its values. Raises `UnfitValue`."""

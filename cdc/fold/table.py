@@ -42,7 +42,6 @@ class TableFold:
         """The highest truncate of this range, by queue. The caller that puts the queues together removes rows of other queues."""
         watermarks = progress.watermarks
         self._newest = {queue: watermark.position for queue, watermark in watermarks.items()}
-        """The highest position, by queue."""
         self._behind = {queue: watermark.behind if plan.by_position else 0 for queue, watermark in watermarks.items()}
         self._origins = {queue: watermark.origins for queue, watermark in watermarks.items()}
         """The servers of these positions, by queue."""

@@ -47,7 +47,6 @@ class _Change:
 
     @property
     def has_no_image(self) -> bool:
-        """Whether the event lacks the document, for want of post-images."""
         return self.event["operationType"] == "update" and self.event.get("fullDocument") is None
 
 
@@ -87,7 +86,6 @@ class ChangeStreamFollower(SourceFollower[MongoState, Mapping[str, Any]]):
         self._last = -1
         self._boundary = self._flushed = Boundary("", 0)
         self._complete_until = ClusterTime(0, 0)
-        """The time up to which the stream is complete."""
 
     def run(self, state: MongoState, stopped: Callable[[], bool], *, until: ClusterTime | None) -> tuple[MongoState, bool]:
         """Follow until ``stopped()``, to ``until``, or until documents have to be read, after a rename or by a signal.

@@ -328,7 +328,7 @@ class PostgresCapture:
         self._check_history(last)
 
     def _check_alone(self, checked: CapturePreflight, state: PostgresState | None) -> None:
-        """Raise `InvalidArgument` where another capture sends a new table's changes: the topic would have them twice."""
+        """Raise `InvalidArgument` where another capture sends a new table's changes."""
         new = {table.qualified for table in checked.tables} - {*(() if state is None else state.done)}
         for key, other in self._states.others().items() if new else ():
             slot = slot_of(key)
@@ -359,7 +359,6 @@ class PostgresCapture:
     # --- The topic's schema -----------------------------------------------------------------------------------------------------
 
     def _shape(self, table: EnvelopeTable) -> None:
-        """Add a table's columns, from here on in the stream, to the topic's schema."""
         # A column that has gone since is in the topic already, or is text.
         now = {column.name: column for column in self._catalog.typed_columns(table.schema, table.name)}
         key = [table.columns[place] for place in table.key]

@@ -1,8 +1,7 @@
 """The stream of a replication slot, by psycopg's wrapper of libpq and the replication protocol's four messages.
 
-psycopg 3 has no replication connections. psycopg2's confirm by themselves what the server has sent, once a place after the last
-message's own is confirmed. That place goes back and forth between concurrent transactions, so changes not stored yet might be
-confirmed.
+psycopg 3 has no replication connections. psycopg2's may confirm by themselves what the server has sent, so also changes not
+stored yet.
 """
 
 from __future__ import annotations

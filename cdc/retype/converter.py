@@ -121,7 +121,6 @@ def _formed(change: TypeChange, form: ColumnForm) -> Callable[[Any], Any]:
 
 
 def _readers(change: TypeChange) -> Callable[[Any], Any] | None:
-    """The reader before `converter`, if values need one."""
     element = element_of(change.new)
     if element is not None and change.old is PrimitiveType.STRING:
         return _json_array
@@ -140,7 +139,6 @@ def _readers(change: TypeChange) -> Callable[[Any], Any] | None:
 
 
 def _json_array(text: str) -> Any:  # noqa: ANN401
-    """A JSON array in text; other text stays."""
     try:
         found = json.loads(text, parse_float=Decimal)
     except (ValueError, RecursionError):

@@ -19,7 +19,6 @@ class BatchSizing:
     def __init__(self, plan: SyncPlan, save: Callable[[int], None]) -> None:
         self._plan, self._save = plan, save
         self.times = 0
-        """The number of halvings."""
         self.can_be_smaller = True
 
     @property

@@ -18,8 +18,6 @@ from .plan import SyncPlan
 
 
 class _Versions:
-    """The versions of one owner's targets."""
-
     def __init__(self, tables: TargetTables, owner: TargetOwner) -> None:
         self._tables, self._owner = tables, owner
 

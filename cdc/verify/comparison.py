@@ -180,7 +180,6 @@ def _judged(source: tuple[Hashes, Hashes], target: tuple[Hashes, Hashes]) -> _Fo
 
 
 def _less(one: tuple[Hashes, Hashes], other: tuple[Hashes, Hashes]) -> Hashes:
-    """The sorted keys of which ``one`` has more rows."""
     rows, place, times = np.unique(one[1], return_index=True, return_counts=True)
     others, other_times = np.unique(other[1], return_counts=True)
     at = np.searchsorted(others, rows)
@@ -230,7 +229,6 @@ def _rows_of(side: _Side, names: Sequence[str], key: Sequence[str], wanted: Hash
 
 
 def _one(column: ColumnValues, row: int) -> ColumnValues:
-    """A value without the others of its column."""
     import pyarrow as pa
 
     values = pa.array([column.values[row].as_py()], column.values.type)

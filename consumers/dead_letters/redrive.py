@@ -103,8 +103,6 @@ async def redrive(
 
 
 class _Redrive:
-    """One redrive: the chosen letters, and the outcome of the rest."""
-
     def __init__(self, lake: LogLake, reader: Reader, redriven: RedriveCell, name: str, *, dry_run: bool) -> None:
         self._lake = lake
         self._reader = reader

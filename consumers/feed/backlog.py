@@ -93,7 +93,6 @@ class Backlog:
         return await self.window.fetch(queue, start, rows_max=rows_max, bytes_max=bytes_max)
 
     async def _move(self) -> None:
-        """Fold the next entry; far from the log's end fetch ahead."""
         at = self._view.state.entry
         far = self._topic.tail.state.entry - at >= _FAR_ENTRIES
         try:

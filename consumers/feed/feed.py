@@ -244,7 +244,6 @@ class Feed:
         return rows
 
     async def _unpublished_rows(self, queue: int, wanted: Offsets) -> list[pa.RecordBatch]:
-        """The rows of these offsets behind the table."""
         behind = wanted[wanted.searchsorted(self._table.end(queue)) :]
         if len(behind):
             self._table = await self._rows.refresh()

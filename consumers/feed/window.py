@@ -33,8 +33,6 @@ _TOGETHER_SHARE = 16
 
 @dataclass(frozen=True, slots=True)
 class _Fetched:
-    """An entry to be decoded."""
-
     folded: FoldedEntry
     data: bytes
     parts: dict[str, bytes | None]

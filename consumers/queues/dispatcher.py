@@ -26,7 +26,6 @@ class Dispatcher:
         self._running: dict[LaneRun, tuple[PushProcessor, _Lanes]] = {}
         """Handlers whose results no longer count."""
         self._held: list[tuple[PushProcessor, LaneRun]] = []
-        """Runs that wait for older handlers."""
 
     @property
     def hung(self) -> int:

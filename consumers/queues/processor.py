@@ -227,7 +227,6 @@ class QueueProcessor(Generic[ScheduleT]):
     # --- What was put back from backups
 
     def _fits(self) -> bool:
-        """Whether log and record surely fit the cell."""
         cell, position = self.keeper.cell, self._record.positions.get(self.topic)
         if position is None or self.queue >= len(position.generations):
             return True  # the topic or the group was made again, which `_obey` finds
@@ -472,7 +471,6 @@ class QueueProcessor(Generic[ScheduleT]):
                 self._woken.set()
 
     async def _arrived(self, start: int) -> None:
-        """Wait for messages at ``start``, or for a reset."""
         arrived, anew = asyncio.ensure_future(self._feed.arrived(self.queue, start)), asyncio.ensure_future(self._anew.wait())
         try:
             await asyncio.wait((arrived, anew), return_when=asyncio.FIRST_COMPLETED)

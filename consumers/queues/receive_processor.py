@@ -68,8 +68,6 @@ class SettlingLost(OwnershipLost):
 
 @dataclass(slots=True)
 class _PendingReceive:
-    """A receive that waits for its messages."""
-
     most: int
     invisible_ms: int
     receive: Receive | None
@@ -96,8 +94,6 @@ class _Acknowledging(Waiter[Mapping[int, ReceiptRefused]]):
 
 @dataclass(slots=True, kw_only=True)
 class _Settling(Request[QueueCell, None]):
-    """Another end of deliveries."""
-
     handles: Sequence[ReceiptHandle]
     tried: UncertainWrite | None = None
 
@@ -115,8 +111,6 @@ class _Settling(Request[QueueCell, None]):
 
 @dataclass(slots=True)
 class _Change:
-    """One write's settlements, and due deliveries."""
-
     write: int
     settling: Sequence[_Acknowledging | _Settling]
     expire: Callable[[QueueCell], Expiry] | None
@@ -170,7 +164,6 @@ class ReceiveProcessor(QueueProcessor[ReceiveSchedule]):
         self._settling: list[_Acknowledging | _Settling] = []
         self._full_bytes = _FULL_BYTES
         self.inherited = attempts_out(keeper.cell)
-        """The hashed attempt ids out when the queue was taken."""
         self._cancelled: dict[asyncio.Future[None], int] = {}
 
     def _new_schedule(self, cell: QueueCell) -> ReceiveSchedule:

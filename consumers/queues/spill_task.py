@@ -88,7 +88,6 @@ class SpillTask:
                     await self._woken.wait()
 
     def _rest_s(self, cell: QueueCell) -> float | None:
-        """The time until the next message comes back."""
         now_s, now_ms = self._clock.monotonic_s(), self._clock.wall_ms()
         waits = [(spill.next_due_ms - AHEAD_MS - now_ms) / 1000 for spill in cell.spills if spill.id not in self._unreadable_s]
         waits += [again_s - now_s for again_s in self._unreadable_s.values()]

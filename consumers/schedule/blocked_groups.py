@@ -412,7 +412,6 @@ class BlockedGroups:
 
 
 def _strikes(lane: Lane) -> int:
-    """Strikes of the first message in memory."""
     marker = lane.marker
     return marker.tries.strikes if marker is not None and lane.ready[0].offset == marker.head else 0
 

@@ -166,10 +166,8 @@ class Lane:
         self.hash = key
         self.batches = batches
         self.ready: deque[MessageView] = deque()
-        """Messages behind those of ``run``."""
         self.run: LaneRun | None = None
         self.marker = marker
-        """The marker for the cell."""
         self.known_to = marker.head if marker is not None else None
         """The offset up to which ``run`` and ``ready`` have all the group's messages from its head on. None: all."""
         self.delivered_to = marker.limit if marker is not None else 0

@@ -303,14 +303,12 @@ class PushSchedule:
         return self._lanes.spread(self.running)
 
     def _behind_marker(self, lane: Lane | OpenLane, rest: list[MessageView], step: Step) -> Lane:
-        """The lane of the messages not done, its first again."""
         if isinstance(lane, OpenLane):
             return self._block(lane, rest, step)
         lane.ready.extendleft(reversed(rest))
         return lane
 
     def _block(self, opened: OpenLane, rest: list[MessageView], step: Step) -> Lane:
-        """Put the group of the first message behind a marker."""
         key = self._hash(rest[0])
         suspects = self.tracked.take_suspects(lambda message: self._hash(message) == key)
         own = [*rest, *(message for part in opened.ready for message in part)]
@@ -370,7 +368,6 @@ class PushSchedule:
             self.blocked.pass_over(lane, step)
 
     def _run_suspects(self, step: Step) -> None:
-        """Run some suspects, no more together than each allows."""
         if not self.tracked.all_suspects_loaded:
             return
         for message in self.tracked.take_suspects(self.blocked.is_behind) if self._orderly and self.blocked else ():

@@ -19,7 +19,6 @@ class TrackedMessages:
 
     def __init__(self, cell: QueueCell, *, retained: int) -> None:
         self.tries = dict(cell.tries)
-        """Tries by offset, for the cell."""
         self.messages: dict[int, MessageView] = {}
         """Messages in memory that are not running."""
         self.suspects = sorted(offset for offset, tries in cell.tries.items() if tries.state is MessageState.SUSPECT)

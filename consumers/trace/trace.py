@@ -156,8 +156,6 @@ async def trace(
 
 
 class _Tracing:
-    """One message being looked for."""
-
     def __init__(self, lake: LogLake, coordination: Coordination, message_id: str) -> None:
         self._lake = lake
         self._cells = coordination.cells
@@ -168,7 +166,6 @@ class _Tracing:
         self._records: dict[str, GroupRecord] = {}
         self._seen_in: set[str] = set()
         self._gone: set[str] = set()
-        """Names of deleted topics."""
 
     async def run(self, topic: str | None, progress: Callable[[int, int], None]) -> Trace:
         self._records = await self._groups.all()

@@ -68,7 +68,6 @@ class Cells:
         self._table = table
         self._runtime = runtime
         self._known: dict[str, StoredCell] = {}
-        """The last result of `read_all`."""
 
     @property
     def url(self) -> str:

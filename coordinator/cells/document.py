@@ -47,7 +47,6 @@ class Document(Generic[T]):
         self._write_s = write_s
         self.key = key
         self.stored: StoredCell | None = None
-        """The cell as last read or written."""
         self.value = absent
 
     async def read(self) -> T:

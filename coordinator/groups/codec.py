@@ -125,7 +125,6 @@ def decode_group(data: bytes, *, where: str) -> GroupRecord:
 
 
 def _position_document(position: Position) -> list[object]:
-    """A position as JSON, with one number where all queues have the same generation."""
     uniform = len(set(position.generations)) == 1
     generations = position.generations[0] if uniform else position.generations
     return [position.life, generations, position.offsets, position.since, position.queues_max]
@@ -147,7 +146,6 @@ def _heads(steps: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _command_document(command: Command) -> list[object]:
-    """A command as JSON, with one number where all have the same attempts."""
     attempts = command.attempts[0] if len(set(command.attempts)) == 1 else command.attempts
     return [command.number, command.kind, command.topic, command.queue, command.generation, _steps(command.heads), attempts]
 

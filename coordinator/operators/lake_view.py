@@ -119,8 +119,6 @@ class LiveConsumer:
 
 @dataclass(slots=True)
 class _End:
-    """The end of a topic's log, and of the table before it."""
-
     topic: Topic
     reader: Reader
     offsets: dict[int, tuple[int, int]] = field(default_factory=dict)
@@ -173,7 +171,6 @@ class LakeView:
         self._lists = lists and not only
         self._looks_without_list = 0
         self.unread: Counter[tuple[UnreadKind, str]] = Counter()
-        """The failures by kind and name."""
 
     async def look(self, *, failed: OnUnread = lambda kind, name, error: None) -> LakeOverview:
         """Raises what fails the whole look. ``failed`` gets each unreadable thing."""
@@ -307,7 +304,6 @@ class LakeView:
         await asyncio.gather(*map(follow, sorted(names)))
 
     async def _prove_unmoved(self, known: Mapping[str, _End]) -> None:
-        """Note topics that one LIST shows unmoved."""
         if not self._lists or len(known) < _LISTED_TOPICS_MIN:
             return
         if self._looks_without_list:

@@ -4,7 +4,7 @@ An offset is in one of four places. *Fresh*: never seen. *Granted*: in flight fo
 *Listed*: tracked individually (`Tries`, or a row of a `Spill`), or behind its message group's marker. A listed offset counts as settled for the
 floor, so that no slow or failing message holds it.
 
-The values are structs: a write makes some ten of them, and a dataclass of as many fields takes twenty to a hundred times as long.
+The values are structs, as a write makes some ten of them: dataclasses take twenty to a hundred times as long.
 """
 
 from __future__ import annotations

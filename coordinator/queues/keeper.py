@@ -60,7 +60,6 @@ class QueueKeeper:
         self._holder = holder
         self.key = key
         self.cell = cell
-        """The last known cell."""
         self.size_bytes = len(stored.data)
         self.writes = 0
         self.taken_from = ""

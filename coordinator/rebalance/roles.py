@@ -159,8 +159,6 @@ async def stand_in(
 
 
 class _Player:
-    """One member's plays."""
-
     def __init__(self, cells: Cells, watch: LeaseWatch, runtime: Runtime, part: OfferedRole, report: Report) -> None:
         self._cells = cells
         self._watch = watch

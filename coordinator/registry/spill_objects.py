@@ -116,7 +116,6 @@ async def collect_spills(store: ObjectStore, cells: Cells, groups: GroupRegistry
 
 
 async def _named(cells: Cells, key: str, generation: int | None) -> set[str]:
-    """The objects named in the group's present generation."""
     stored = None if generation is None else await cells.read(key)
     if generation is None or stored is None:
         return set()

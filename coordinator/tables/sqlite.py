@@ -166,7 +166,6 @@ class SqliteTable:
             return [unforeseen(error, operation="write cells")] * len(wanted)
 
     def _next_together(self) -> list[_Change]:
-        """The first waiting change and, if a put, the first puts of other cells."""
         together: dict[str, _Change] = {}
         for change in self._waiting:
             if isinstance(change.wanted, CellWrite) or not together:

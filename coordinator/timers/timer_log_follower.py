@@ -20,7 +20,6 @@ class TimerLogFollower:
     def __init__(self, reader: Reader, start: int, *, rows_max: int, bytes_max: int) -> None:
         self.rows = TimedRows()
         self.known = start
-        """The next offset to be read."""
         self.wakeup = asyncio.Event()
         self._reader = reader
         self._rows_max, self._bytes_max = rows_max, bytes_max

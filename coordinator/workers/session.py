@@ -108,7 +108,6 @@ class Session:
         """The sending times of heartbeats perhaps in the cell."""
         self._stored: StoredCell | None = None
         self._standing: Heartbeat | None = None
-        """The last confirmed heartbeat."""
         self._renew_s = -math.inf
         self._trouble: BaseException | None = None
         self._backoff = Backoff(_PAUSE_S)

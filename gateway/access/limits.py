@@ -23,8 +23,6 @@ class PrincipalLimits:
 
 @dataclass(slots=True)
 class _Counted:
-    """The recent calls of one principal."""
-
     tokens: float
     at_s: float
     peers: OrderedDict[str, float] = field(default_factory=OrderedDict)

@@ -53,8 +53,6 @@ class CheckTarget:
 
 
 class _Failed(Exception):
-    """A problem in a step."""
-
     def __init__(self, observed: str, fix: str = "") -> None:
         super().__init__(observed)
         self.observed = observed

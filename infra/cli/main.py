@@ -21,8 +21,6 @@ from ..terminal.values import DurationParam
 
 @dataclass(frozen=True, slots=True)
 class _Command:
-    """A command's module, loaded when used, and its line in the list."""
-
     module: str
     help: str
 

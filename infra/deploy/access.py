@@ -137,7 +137,6 @@ def _of_topics(role: ProcessRole, worked_on: Sequence[TopicPaths], groups: Seque
 
 
 def _of_timers(role: ProcessRole, topics: Sequence[str]) -> KeyPatterns:
-    """The access to waiting messages of these topics, or all."""
     timed = [name for name in topics if not name.startswith(DLQ_PREFIX)]
     if topics and not timed:
         return KeyPatterns()
@@ -160,7 +159,6 @@ def _of_timers(role: ProcessRole, topics: Sequence[str]) -> KeyPatterns:
 
 
 def _of_spills(role: ProcessRole, topics: Sequence[str], groups: Sequence[str]) -> KeyPatterns:
-    """The access to spills."""
     folders = [topic_folder(name) for name in topics] or [ANY]
     of_groups = tuple(f"{WAITING}{folder}/{group}/{ANY}" for folder in folders for group in groups or (ANY,))
     # Maintenance looks below every topic, timer logs too.

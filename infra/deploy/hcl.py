@@ -97,7 +97,6 @@ def _list(items: Sequence[str]) -> list[str]:
 
 
 def _expression(text: str) -> str:
-    """A string, or a bare reference."""
     reference = re.fullmatch(r"\$\{([a-z_.]+)\}", text)
     return f'"{text}"' if reference is None else reference[1]
 

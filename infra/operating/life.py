@@ -20,12 +20,9 @@ _HEADER_BYTES = 1024
 
 
 class _Event(NamedTuple):
-    """An event of a message, past or to come."""
-
     time: datetime
     what: str
     why: str = ""
-    """The consumer's reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -80,7 +80,6 @@ def build_sdist(directory: str, settings: _Settings = None) -> str:
 
 
 def _sources() -> Iterator[Path]:
-    """The files that are tracked; without a repository, all files."""
     if Path(".git").exists():
         paths = map(Path, subprocess.check_output(["git", "ls-files", "-z"], text=True).split("\0")[:-1])
     else:

@@ -100,12 +100,10 @@ def _sentence(text: str) -> str:
 
 
 def _code(text: str) -> str:
-    """Text as code in a table."""
     return f"`{text}`".replace("|", "\\|")
 
 
 def _prose(text: str) -> str:
-    """Text for a table, without a meaning for Markdown but that of backticks."""
     return re.sub(r"([*<|])", r"\\\1", " ".join(text.split()))
 
 

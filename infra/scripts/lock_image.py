@@ -44,7 +44,6 @@ def _lock(name: str, wanted: list[str]) -> None:
 
 
 def _resolved(wanted: list[str], machine: str) -> list[dict[str, dict[str, dict[str, dict[str, str]]]]]:
-    """The packages that pip would install there."""
     platforms = [f"--platform=manylinux_2_{minor}_{machine}" for minor in _GLIBC] + [f"--platform=manylinux2014_{machine}"]
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder, "report.json")

@@ -63,7 +63,6 @@ def pack(lines: Iterable[bytes]) -> bytes:
 
 
 def _table(event: dict[str, Any], number: int) -> dict[str, Any]:
-    """The common part of a table's events, by the first one, which creates a row."""
     row = event["value"]["after"]
     return {
         "name": event["value"]["source"]["table"],
@@ -79,7 +78,6 @@ def _table(event: dict[str, Any], number: int) -> dict[str, Any]:
 def _add_row(
     columns: dict[str, list[Any]], table: dict[str, Any], event: dict[str, Any], rows: dict[tuple[object, ...], dict[str, Any]]
 ) -> None:
-    """Add an event's key, and its row's values that differ from those before."""
     name, op, row = table["name"], event["value"]["op"], event["value"]["after"]
     if op != "c":
         for part, value in event["key"].items():

@@ -81,7 +81,6 @@ class Contention:
         self._pace = pace
         self.leading = False
         self.moved_s = now_s
-        """The last fold of an entry."""
         self.looked_s = _NEVER_S
         self.listed_s = _NEVER_S
         self._own_in_a_row = 0

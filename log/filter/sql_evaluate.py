@@ -90,8 +90,6 @@ class SqlFilter:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """A condition's result for each row."""
-
     truth: pa.Array
     failed: pa.Array
 

@@ -55,8 +55,6 @@ def parse(expression: str) -> Condition:
 
 
 class _Parser:
-    """Reads one expression from left to right."""
-
     def __init__(self, expression: str) -> None:
         self._expression = expression
         self._tokens = list(tokens(expression))
@@ -280,7 +278,6 @@ class _Parser:
         )
 
     def _not_in_the_language(self) -> str | None:
-        """A hint about syntax of other languages."""
         here = self._tokens[self._next :]
         word = here[1] if here[0].text == "NOT" else here[0]
         if word.kind == "word" and word.text.upper() == "LIKE":

@@ -24,7 +24,6 @@ def encode_entry(header: Header, inline: Mapping[int, pa.Table]) -> bytes:
 
 
 def _merged(header: Header, inline: Mapping[int, pa.Table]) -> pa.Table:
-    """The batches' rows, sorted by queue."""
     if len(inline) <= 1:
         return next(iter(inline.values())) if inline else LOG_SCHEMA.empty_table()
     pieces: list[pa.Table] = []

@@ -24,9 +24,7 @@ UNSEALED = {_SEAL.decode(): _BLANK.decode()}
 _MAGIC = b"PAR1"
 ROW_GROUP_ROWS = 64 * 1024
 _PACKED_BYTES_MIN = 8 * 1024
-"""Fewer bytes of rows are written as they are: setting up zstd for each column takes as long as all else, and dictionaries a fifth of the rest. Most
-of such a file is its footer.
-"""
+"""Fewer bytes of rows are written as they are: setting up zstd for each column takes as long as all else."""
 ROWS_BYTES_MIN = 256 * MIB
 ROWS_BYTES_RATIO = 4096
 """The most memory for rows, as a multiple of the file's bytes; at least `ROWS_BYTES_MIN`. Rows that are all alike take 1,000 times."""

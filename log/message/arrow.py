@@ -215,7 +215,6 @@ def _distinct(texts: pa.Array | pa.ChunkedArray) -> pa.DictionaryArray:
 
 
 def _list_bytes(lists: pa.Array, values: pa.Array) -> npt.NDArray[np.int64]:
-    """The bytes of the strings in each row of a list or map column."""
     offsets = np.asarray(lists.offsets, np.int64)
     lengths = pc.fill_null(pc.binary_length(values), 0).to_numpy(zero_copy_only=False).astype(np.int64)
     ends = np.r_[0, np.cumsum(lengths)]

@@ -255,7 +255,6 @@ def _times(times_us: npt.NDArray[np.int64]) -> pa.Array:
 
 
 def _absent(name: str, count: int) -> pa.Array:
-    """A column without values: NULL, or no keys and properties."""
     return _empty_few(name).slice(0, count) if count <= _FEW else _empty(name, count)
 
 

@@ -176,8 +176,6 @@ OF_A_DELIVERY = frozenset({"delivery_attempt", "epoch", "receipt_handle"})
 
 
 class _NoProperties(dict[str, str]):
-    """An empty dict for all messages without properties."""
-
     def _refuse(self, *_: object, **__: object) -> NoReturn:
         raise TypeError("a message without properties shares them with others: copy them first, dict(message.properties)")
 

@@ -160,7 +160,6 @@ class GatheredRows:
         return block.made is not None and (bool(block.made.bad) or self._ignores(block))
 
     def _row_of_columns(self, made: ConvertedRows, at: int) -> object:
-        """A row with a bad label or too many bytes."""
         return ValueColumn.of(shown_value(made.value.slice(at, 1), self._form.schema))[0]
 
     def _ignores(self, block: _Block) -> bool:

@@ -343,7 +343,6 @@ class Producer:
         return self._send_table(typed.table, typed, again, through=through)
 
     def _typed_table(self, sent: pa.Table | list[Message], rules: RowRules) -> TypedRows:
-        """The checked rows of a batch, bad ones too."""
         if isinstance(sent, pa.Table):
             typed = rows_of_columns(sent, rules)
             if self._invalid is not None:

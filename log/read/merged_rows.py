@@ -305,7 +305,6 @@ class MergedRows:
 
 
 def _only(batch: pa.RecordBatch, columns: list[str]) -> pa.RecordBatch:
-    """A batch with these columns, and all of ``value``."""
     names = {name.partition(".")[0] for name in columns}
     return batch.select([name for name in batch.schema.names if name in names])
 

@@ -55,7 +55,7 @@ class SystemClock:
 
 
 class DrawnBits(random.SystemRandom):
-    """The same numbers with a call of the system each 4 KiB: that call lets other threads in, and every write of a cell draws two ids.
+    """The same numbers with a call of the system, which lets other threads in, each 4 KiB only.
 
     Thread-safe. A forked child draws its own.
     """
@@ -92,9 +92,7 @@ class Runtime:
     """Whether heavy work may leave the event loop's thread; off in the simulation."""
 
     async def offload(self, work: Callable[[], T], *, size_bytes: int | None = None) -> T:
-        """Do heavy work in a thread of the loop's pool. ``size_bytes`` is the size of its data: few bytes are worked on here and now, as handing
-        them over costs more.
-        """
+        """Do heavy work in a thread of the loop's pool; or here and now if ``size_bytes``, the size of its data, is small."""
         if not self.threads or (size_bytes is not None and size_bytes < _OFFLOADED_BYTES_MIN):
             return work()
         return await run_in_pool(None, work)

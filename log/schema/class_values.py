@@ -42,8 +42,6 @@ def value_of_class(value: Mapping[str, Any] | None, cls: type[T]) -> T | None:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Wanted:
-    """A field of a class."""
-
     name: str
     given_as: str
     convert: Convert | None

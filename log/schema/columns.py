@@ -106,7 +106,6 @@ def _is_list(found: pa.DataType) -> bool:
 
 
 def _without_views(given: pa.Array) -> pa.Array:
-    """The same values without string_view and binary_view."""
     plain_type = _without_view_types(given.type)
     return given if plain_type == given.type else given.cast(plain_type)
 

@@ -56,8 +56,6 @@ def parse_type(text: str, *, path: str) -> FieldType:
 
 
 class _Parser:
-    """A descent over the tokens."""
-
     def __init__(self, text: str) -> None:
         self._text = text
         self._tokens = list(_tokens(text))

@@ -104,8 +104,6 @@ def _in_use(fields: tuple[Field, ...]) -> tuple[Field, ...]:
 
 @dataclass
 class _Step:
-    """One evolution on its way through the tree."""
-
     version: int
     last_id: int
     rename: dict[str, str]

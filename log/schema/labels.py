@@ -105,7 +105,6 @@ def _in_use(of: StructType) -> dict[str, Field]:
 def _field_path(
     path: str, fields: tuple[Field, ...], *, named: Callable[[StructType], Mapping[str, Field]] = _in_use
 ) -> tuple[Field, ...]:
-    """The fields on a path through structs."""
     found: list[Field] = []
     for name in path.split(".") if isinstance(path, str) else ():
         one = named(StructType(fields)).get(name)

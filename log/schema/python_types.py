@@ -69,8 +69,6 @@ def is_model(source: type) -> bool:
 
 
 class _Converter:
-    """Reads one class, and those that it names."""
-
     def __init__(self) -> None:
         self._descent = Descent(_OPERATION)
 
@@ -154,7 +152,6 @@ def _with_metadata(hint: object, extra: Sequence[object]) -> object:
 
 
 def _decimal(extra: tuple[object, ...], path: str) -> DecimalType:
-    """The decimal of pydantic's ``max_digits`` and ``decimal_places``."""
     digits, places = (_said(extra, name) for name in ("max_digits", "decimal_places"))
     if digits is None:
         raise InvalidArgument(

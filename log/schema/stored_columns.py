@@ -148,7 +148,6 @@ class FlattenedParts:
             hidden = int(lengths[nulls].sum())
             lengths = np.where(nulls, 0, lengths)
         self.owners = np.repeat(np.arange(len(lists)), lengths)
-        """The list of each part."""
         self.offsets = pa.array(np.r_[0, np.cumsum(lengths)].astype(np.int32))
         self._taken = None
         if hidden:

@@ -115,8 +115,6 @@ class _Parts:
 
 
 class _Lists(_Parts):
-    """Lists by their elements."""
-
     __slots__ = ("_elements",)
 
     def __init__(self, offsets: list[int], there: list[bool] | None, elements: _Column) -> None:
@@ -135,8 +133,6 @@ class _Lists(_Parts):
 
 
 class _Maps(_Parts):
-    """Maps by their keys and values."""
-
     __slots__ = ("_items", "_keys")
 
     def __init__(self, offsets: list[int], there: list[bool] | None, keys: _Column, items: _Column) -> None:

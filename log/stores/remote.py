@@ -225,7 +225,6 @@ def _milliseconds(time: datetime) -> int:
 
 
 def _just_below(prefix: str, folder: str) -> str | None:
-    """A name below all keys that start with ``prefix``."""
     if len(prefix) <= len(folder) + 1 or not "!" < prefix[-1] < "\x7f":
         return None
     return prefix[:-1] + chr(ord(prefix[-1]) - 1) + "~"

@@ -75,12 +75,9 @@ class _Work:
 
 @dataclass(frozen=True, slots=True)
 class _Uploaded:
-    """Work whose files are on the store."""
-
     work: _Work
     arrivals: Arrivals
     on: Snapshot
-    """The newest known snapshot."""
     copied: tuple[CopiedFile, ...]
     lost: Mapping[str, int]
     """The `txn` values of offsets that no file has."""
@@ -286,15 +283,11 @@ def _update(snapshot: Snapshot, state: TopicState, files: Sequence[TableFile]) -
 
 @dataclass(frozen=True, slots=True)
 class _Writer:
-    """A file being written, and a hash of its rows in the log."""
-
     segment: SegmentWriter
     rows: RowHash
 
 
 class _Writers:
-    """Open files, one per queue."""
-
     def __init__(self, expected: Mapping[int, int], value: pa.DataType | None, bloom: Collection[str]) -> None:
         self._bloom = bloom
         self._value = value

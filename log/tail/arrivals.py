@@ -29,7 +29,6 @@ class Arrivals:
         self._paths = paths
         self._arrived: list[tuple[FoldedEntry, bytes] | Jump] = []
         self.before = view.state
-        """The state before the first of them."""
         self.size_bytes = 0
         view.on_fold = self._take
         view.on_jump = self._jump

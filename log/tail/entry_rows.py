@@ -177,7 +177,6 @@ def _assemble(
 
 
 def _why_lost(queues: np.ndarray[tuple[int], np.dtype[np.int32]], run: RowRange) -> str | None:
-    """The reason why a run's rows are not in their file."""
     if run.first_row + run.count > len(queues):
         return "it has fewer rows than its footer says"
     ours = queues[run.first_row : run.first_row + run.count] == run.queue

@@ -163,7 +163,6 @@ class _SettingsForm(StoredForm, frozen=True):
     limits: _LimitsForm
     iceberg: bool = False
     schema: dict[str, Any] | None = None
-    """A `SchemaForm`."""
     message_group: Name | None = None
     tag: Name | None = None
     keys: tuple[Name, ...] = ()

@@ -247,7 +247,6 @@ def _missing(df: DataFrame, given: str, what: str) -> InvalidArgument:
 
 @contextmanager
 def _without_sparks_report() -> Iterator[None]:
-    """Silence Spark's page of stack for every missing column."""
     reporter = logging.getLogger("DataFrameQueryContextLogger")
     before, reporter.disabled = reporter.disabled, True
     try:

@@ -308,7 +308,6 @@ def conflicts() -> tuple[type[Exception], ...]:
 
 
 def _to_be_mapped(columns: Iterable[TargetColumn]) -> bool:
-    """Whether Delta in Spark needs column mapping for these names."""
     return any(_MAPPED.search(column.name) for column in columns)
 
 

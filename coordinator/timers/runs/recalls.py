@@ -109,7 +109,6 @@ class RecallObjects:
 
 
 def _is_of(waiting: WaitingIndex, run: TimerRun) -> bool:
-    """Whether an object is as the cell says."""
     if len(waiting) != run.rows or not run.rows or int(waiting.offset.min()) < 0:
         return False
     return waiting.is_by_due and DuePosition(int(waiting.time_us[-1]), int(waiting.offset[-1])) == run.last

@@ -60,7 +60,6 @@ class HalfMessageSender:
         self.begun = False
         """Whether a row may exist."""
         self.given_up = False
-        """Whether the rollback has begun."""
         self._bytes = 0
 
     def take(self, opened: Topic, count: int, size_bytes: int) -> StagedHalves:

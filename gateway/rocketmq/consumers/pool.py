@@ -51,8 +51,6 @@ class PooledConsumer:
 
 @dataclass(slots=True)
 class _Place:
-    """A group on a topic, with its open consumer."""
-
     opening: asyncio.Lock = field(default_factory=asyncio.Lock)
     pooled: PooledConsumer | None = None
 

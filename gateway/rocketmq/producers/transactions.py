@@ -117,7 +117,7 @@ class GatewayTransactions:
     async def _ask(self, transaction: CheckedTransaction) -> TransactionResolution:
         """Send a check-back to one of the topic's producers. Its answer comes as a call of its own, to any gateway.
 
-        A native producer group of that name may have messages for other topics: these are not shown, as the clients' rights to them are unknown.
+        Messages for other topics, of a native producer group of that name, are not shown: the clients' rights are unknown.
         """
         topic = transaction.producer_group
         if not transaction.messages or any(one.topic != topic for one in transaction.messages):

@@ -100,8 +100,6 @@ def check_bounds(request: str, data: bytes) -> None:
 
 
 class _Walk:
-    """Goes through the fields of one request."""
-
     def __init__(self, data: bytes) -> None:
         self._data = data
         self._left = FIELDS_MAX

@@ -38,8 +38,6 @@ _TRANSPORT = (
 
 
 class _Service(grpc.GenericRpcHandler):
-    """RPCs by name, and a status for unserved ones."""
-
     def __init__(self, calls: CallRunner, rpcs: Mapping[str, Rpc]) -> None:
         self._handlers = {f"/{SERVICE}/{name}": calls.handler(rpc) for name, rpc in rpcs.items()}
 
@@ -88,7 +86,6 @@ class RpcServer:
         self._tls = None if options.tls is None else ReloadedCertificate(options.tls)
         self.port = 0
         self.own_port = 0
-        """This process's own port."""
         self.tls_port = 0
         """0: no port with TLS."""
         self.own_tls_port = 0

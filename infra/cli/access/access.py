@@ -279,7 +279,6 @@ def _all_grants(record: AccessRecord) -> list[tuple[str, Verb, str, str | None]]
 
 
 def _show(session: CommandSession, who: str, record: AccessRecord) -> None:
-    """The grants of one, after a change."""
     principal: Principal | None = record.principals.get(who)
     own = record.roles.get(who.removeprefix("role:"), frozenset()) if principal is None else principal.grants
     roles = [] if principal is None else sorted(principal.roles)
@@ -320,7 +319,6 @@ def _secret(file: TextIO | None) -> str:
 
 
 def _change(session: CommandSession, by: str | None, work: Callable[[AccessRegistry], Awaitable[T]]) -> T:
-    """Change the record in the name of this command's user."""
     return _run(session, lambda access: work(access.acting(_user() if by is None else by)))
 
 
@@ -333,7 +331,6 @@ def _user() -> str:
 
 
 def _run(session: CommandSession, work: Callable[[AccessRegistry], Awaitable[T]], *, read_only: bool = False) -> T:
-    """Work on the lake's principals."""
     return run_async(session, lambda lake: work(lake.coordination.access), read_only=read_only)
 
 

@@ -30,8 +30,6 @@ _ELSEWHERE = ("sqlserver", "oracle", "db2", "cassandra", "vitess", "spanner")
 
 
 class _Databases(click.Group):
-    """The databases that are captured, and advice for Debezium's others."""
-
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name in _ELSEWHERE:
             raise click.UsageError(
@@ -143,8 +141,6 @@ def _opened(session: CommandSession, dsn: str, topic: str, options: PostgresOpti
 
 
 class _TopicSchema:
-    """The schema of a capture's topic, for its thread."""
-
     def __init__(self, portal: Portal, lake: Lake, topic: str) -> None:
         self._portal, self._lake, self._topic = portal, lake, topic
 

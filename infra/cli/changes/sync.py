@@ -107,8 +107,6 @@ def command(session: CommandSession, /, **given: Any) -> int:  # noqa: ANN401 - 
 
 
 class _Job:
-    """The Spark process."""
-
     def __init__(self, process: subprocess.Popen[bytes], noise: IO[bytes]) -> None:
         self.process = process
         self._noise = noise
@@ -127,7 +125,6 @@ class _Job:
             yield json.loads(line)
 
     def tail(self) -> str:
-        """Spark's last lines."""
         size = self._noise.seek(0, os.SEEK_END)
         self._noise.seek(max(0, size - _TAIL_BYTES))
         return self._noise.read().decode(errors="replace").strip()

@@ -56,7 +56,6 @@ def ended(code: int, tail: str, into: str) -> SyncFailed:
 
 
 def _name(error: Exception) -> str:
-    """Spark names its errors by conditions."""
     condition = None
     with suppress(AttributeError):
         condition = error.getCondition()  # type: ignore[attr-defined]

@@ -53,8 +53,6 @@ def read_file(path: Path, params: Iterable[click.Parameter]) -> SyncFile:
 
 
 class _Reader:
-    """Checks one file."""
-
     def __init__(self, path: Path, text: str, params: Mapping[str, click.Parameter]) -> None:
         self._path, self._lines, self._params = path, text.splitlines(), params
 

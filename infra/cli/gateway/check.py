@@ -69,7 +69,6 @@ def check(
 
 
 async def _run(session: CommandSession, target: CheckTarget, *, send: bool) -> bool:
-    """Whether all checks were well."""
     from ....gateway.rocketmq.check import GatewayChecker
     from ....log import Runtime
 

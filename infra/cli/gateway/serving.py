@@ -57,9 +57,7 @@ def tell_places(session: CommandSession, options: GatewayOptions, *, port: int, 
 
 
 def freeze_memory() -> None:
-    """Exempt all present objects from garbage collection, and collect others a seventh as often: most are of calls, and gone with their call.
-    Looking at them again and again costs a tenth of the processor.
-    """
+    """Exempt all present objects from garbage collection, and collect others a seventh as often: most go with their call."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(_YOUNG_OBJECTS, _COLLECTIONS_OF_YOUNG, _COLLECTIONS_OF_OLDER)

@@ -147,5 +147,4 @@ def command(
 
 
 def _threads(threads: int, most: int | None) -> int:
-    """The number of threads, at most one for each message."""
     return threads if most is None else min(threads, most)

@@ -46,8 +46,6 @@ class ConsumeRun:
         self._events.put(None)
 
     def _named(self, handle: Callable[[Any], object]) -> Callable[..., object]:
-        """The listener, under the user's name for errors and the log."""
-
         def listen(given: Any) -> object:  # noqa: ANN401 - a message, or a list
             return self._listen(given)
 

@@ -34,8 +34,6 @@ _RETRY = {"retry": "schedule", "retry_interval": "interval", "retry_interval_max
 
 
 class _Attempts(ParamType["int | str"]):
-    """A number, or ``unlimited``."""
-
     name = "number|unlimited"
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int | str:
@@ -235,7 +233,6 @@ def _distance(rows: Sequence[tuple[int, int | None, int]], sign: int) -> int:
 
 
 def _changes(before: GroupSettings, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The given settings, as ``create_group`` and ``alter_group`` take them."""
     given = {name: value for name, value in given.items() if value not in (None, ())}
     changes: dict[str, Any] = {}
     if retry := {field: given[option] for option, field in _RETRY.items() if option in given}:
@@ -253,7 +250,6 @@ def _changes(before: GroupSettings, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _check_intervals(policy: RetryPolicy, given: Mapping[str, timedelta]) -> None:
-    """Raise a usage error for an interval without effect."""
     if policy.schedule is RetrySchedule.ROCKETMQ and given.keys() & {"interval", "interval_max"}:
         raise click.UsageError("RocketMQ's table has its own intervals; give --retry fixed or exponential too.")
     if policy.schedule is RetrySchedule.FIXED and "interval_max" in given:

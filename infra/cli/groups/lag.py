@@ -136,7 +136,6 @@ def _watch(
     look: Callable[[], list[T]],
     parts: Callable[[list[T]], list[Table | str]],
 ) -> NoReturn:
-    """Refresh until a signal. A passing error is shown."""
     from ....log import RetryError
 
     found, trouble = look(), ""

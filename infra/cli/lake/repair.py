@@ -57,7 +57,6 @@ async def _repair(lake: LogLake, topic: str, *, dry_run: bool) -> RepairReport:
 
 
 async def _table(lake: LogLake, topic: str, undo: ForeignCommits | None = None) -> ForeignCommits | None:
-    """Foreign commits to a topic's table, which are undone."""
     from ....log.table.delta.delta_log import DeltaLog
     from ....log.table.delta.foreign_commits import find_foreign, undo_foreign
 

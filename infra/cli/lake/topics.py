@@ -271,7 +271,6 @@ def delete(session: CommandSession, topic: str, yes: bool, dry_run: bool) -> Non
 
 
 def _changes(limits: TopicLimits, given: dict[str, Any]) -> dict[str, Any]:
-    """The given settings, as ``create_topic`` and ``alter_topic`` take them."""
     given = {name: value for name, value in given.items() if value is not None}
     changes: dict[str, Any] = {}
     if "retention" in given:

@@ -81,7 +81,6 @@ class _RowGroups:
             self._flush()
 
     def close(self) -> None:
-        """Write the rest, and the end of the file."""
         if self._batches or self._writer is None:
             self._flush()
         assert self._writer is not None, "it was just made, or before"
@@ -104,8 +103,6 @@ def check_csv(session: CommandSession, file: str | None, *, as_csv: bool) -> Non
 
 
 class _Lines:
-    """Text, a line for each message."""
-
     def __init__(self, spell: Callable[[pa.RecordBatch], str], write: Callable[[str], object]) -> None:
         self._spell, self._write = spell, write
 
@@ -119,7 +116,6 @@ def _json(topic: str, columns_chosen: bool) -> Callable[[pa.RecordBatch], str]:
 
 
 def _csv_lines(topic: str, shown: pa.Schema, columns_chosen: bool, write: Callable[[str], object]) -> MessageSink:
-    """CSV, with the fields of a schema as columns."""
     if not columns_chosen and VALUE not in shown.names:
         write(csv_text([CSV_COLUMNS]))
         return _Lines(lambda batch: csv_text(map(_csv_row, views(topic, batch))), write)

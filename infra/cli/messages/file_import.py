@@ -236,7 +236,6 @@ class FileImport:
 
 
 def _proves_absence(error: BaseException | None) -> bool:
-    """Whether an import's error proves that unconfirmed messages are not in the log."""
     while isinstance(error, ProducerFailedError):  # this is the error of messages that were sent behind a failed batch
         error = error.__cause__
     return isinstance(error, FencedError | NotWritten)

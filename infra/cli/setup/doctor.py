@@ -140,7 +140,6 @@ def _python() -> DoctorCheck:
 
 
 def _libraries() -> Iterator[DoctorCheck]:
-    """Every requirement of this installation; those of extras must fit if installed."""
     seen = {"penstock"}
     for requirement in map(Requirement.parse, importlib.metadata.requires("penstock") or []):
         name = requirement.name
@@ -200,7 +199,6 @@ def _numbers(version: str) -> list[int]:
 
 
 def _spark() -> Iterator[DoctorCheck]:
-    """The checks of Spark's version, Java and the JARs, which matter where Spark is installed."""
     from ....spark import jars, java, versions
 
     wanted: Literal["problem", "note"] = "note"

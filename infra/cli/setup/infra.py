@@ -50,8 +50,6 @@ def policy(session: CommandSession, /, roles: tuple[str, ...], **given: Any) -> 
 
 
 def _add_writer(kind: str, text: str) -> None:
-    """Add the command that writes files of one kind."""
-
     @command.command(kind, help=f"{text} Files of these names are replaced.")
     @click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
     @command_options

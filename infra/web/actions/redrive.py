@@ -61,8 +61,6 @@ class DeadLetterSelection:
 
 @dataclass
 class _Watched:
-    """A redrive's condition, which notes its matches."""
-
     holds: Callable[[MessageView], bool]
     is_settled: Callable[[int], bool]
     group: str

@@ -32,8 +32,6 @@ class OffsetReset:
 
 @dataclass(frozen=True, slots=True)
 class _Move:
-    """One queue's way."""
-
     queue: int
     committed_offset: int | None
     """None: the group has not begun on the topic."""
@@ -79,7 +77,6 @@ def _preview_of(reset: OffsetReset, to: Position, moves: list[_Move], samples: t
 
 
 async def _samples(reader: Reader, moves: list[_Move]) -> tuple[AffectedRows, ...]:
-    """The first messages to run again, and to be left out."""
     again: Mapping[int, tuple[int, int]] = {one.queue: (one.to, one.to + one.again) for one in moves if one.again}
     left_out = {one.queue: (one.committed_offset, one.to) for one in moves if one.left_out and one.committed_offset is not None}
     found = (

@@ -15,8 +15,6 @@ ENTRIES_MAX = 256
 
 @dataclass(slots=True)
 class _Kept:
-    """The last finished look of a key, and the one under way."""
-
     done: asyncio.Task[Any] | None = None
     done_s: float = 0.0
     """The beginning of the finished look."""

@@ -81,7 +81,6 @@ async def gather(context: PageContext, request: PageRequest) -> GroupPage:
 
 
 async def _readable(context: PageContext, lake: Lake, group: str) -> GroupDescription | None:
-    """The group on its readable topics, if any."""
     record, looked = await lake.coordination.groups.get(group), await context.source.look()
     queues = tuple(queue.progress for one in looked.group(group) for queue in one.queues)
     return GroupDescription(group, record.settings, record.all_members, queues) if queues else None

@@ -1,7 +1,7 @@
 """The search of a topic for a page of messages, older or newer than a place, within bounds that do not depend on the topic's size.
 
-Labels are found by the table's Bloom filters, all else in windows that grow while little is found, so a rare condition costs few requests. The page
-shows how far it looked.
+Labels are found by the table's Bloom filters, all else in windows that grow while little is found, so a rare condition costs
+few requests.
 """
 
 from __future__ import annotations
@@ -216,8 +216,6 @@ def fields_of(schema: TopicSchema | None) -> tuple[str, ...]:
 
 @dataclass
 class _Gathered:
-    """The nearest found rows, and each queue's progress."""
-
     older: bool
     at: dict[int, int]
     rows_max: int
@@ -226,7 +224,6 @@ class _Gathered:
     """Each queue's nearest dropped offset: the page ends there."""
 
     def ranges(self, end: Offsets, width: int | None = None) -> dict[int, tuple[int, int]]:
-        """Each queue's next window."""
         found = {}
         for queue, at in self.at.items():
             if self.older:
@@ -243,7 +240,6 @@ class _Gathered:
             self._trim()
 
     def join(self, other: _Gathered) -> None:
-        """Add a window further away."""
         for queue, offset in other.untaken.items():
             self._leave(queue, offset)
         self.take(other.rows)

@@ -70,9 +70,7 @@ async def gather(context: PageContext, request: PageRequest) -> TopicsPage:
 
 
 async def _all_details(context: PageContext, looked: LakeSnapshot, names: Sequence[str]) -> dict[str, PagePart[TopicDetails]]:
-    """The facts of topics, without deleted ones, whose folders stay until they are collected. The look's values spare requests: fifty topics are
-    hundreds.
-    """
+    """The facts of topics, without deleted ones, whose folders stay until they are collected."""
     limit = asyncio.Semaphore(_AT_ONCE)
 
     async def read(name: str) -> PagePart[TopicDetails]:

@@ -168,8 +168,6 @@ def _prefixes(path: str) -> Iterator[str]:
 
 
 class _Spans:
-    """The ranges of a file in memory."""
-
     def __init__(self) -> None:
         self._spans: dict[int, bytes] = {}
 
@@ -191,8 +189,6 @@ class _Spans:
 
 
 class _Cursor(io.RawIOBase):
-    """The file in pyarrow's form."""
-
     def __init__(self, spans: _Spans, size_bytes: int) -> None:
         super().__init__()
         self._spans = spans
