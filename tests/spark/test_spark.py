@@ -84,9 +84,10 @@ def test_python_workers_have_our_packages(spark: SparkSession) -> None:
 
 
 @pytest.mark.s3
-def test_delta_tables_on_s3_under_the_scheme_s3(spark: SparkSession) -> None:
+def test_delta_tables_on_s3_under_the_scheme_s3(spark: SparkSession, request: pytest.FixtureRequest) -> None:
     with moto_server() as server:
         spark.conf.set("fs.s3a.endpoint", server.endpoint)
+        request.addfinalizer(lambda: spark.conf.unset("fs.s3a.endpoint"))  # other tests of this session use another server
         url = f"s3://{server.bucket}/table"
         spark.range(5).coalesce(1).write.format("delta").save(url)
         options = {**server.credentials, "aws_endpoint": server.endpoint, "aws_region": "us-east-1", "aws_allow_http": "true"}
