@@ -399,7 +399,8 @@ class SimpleConsumer(GroupMember):
                 observed="one from elsewhere",
             )
         text, secret = _text(receipt), self._membership.record.secret
-        if (made := self._in_flight.handle(text, secret)) is not None and made.group == self.group:
+        made = self._in_flight.handle(text, secret) if isinstance(text, str) else None
+        if made is not None and made.group == self.group:
             return made  # as of most: the text need not be read
         handle = ReceiptHandle.decode(text)
         if handle.group != self.group:

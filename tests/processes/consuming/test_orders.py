@@ -110,7 +110,7 @@ class Breaking:
 
     def describe_group(self, group: str) -> Any:
         class Standing:
-            queues = (type("Queue", (), {"queue": 2, "floor": 50})(),)
+            queues = (type("Queue", (), {"queue": 2, "committed_offset": 50})(),)
 
         return Standing()
 
