@@ -181,6 +181,10 @@ sync-soak: $(INSTALLED) ## one sync of 100 generated tables beside kills, for lo
 bench: $(INSTALLED) ## the figures we build for, as a table and JSON
 	$(PY) -m tests.benchmarks $(ARGS)
 
+.PHONY: bench-rocketmq
+bench-rocketmq: $(INSTALLED) java sdks ## RocketMQ's Java SDK at the gateway and at a RocketMQ that flushes, in turns (ARGS="--repeats 5 --count 3000")
+	$(PY) -m tests.benchmarks.gateway.sdks --rocketmq $(ARGS)
+
 .PHONY: bench-peers
 bench-peers: $(INSTALLED) java ## Kafka and RocketMQ beside ours, on this machine, below 10 minutes (MINUTES=9, ARGS="--only ours,kafka", "--thorough")
 	$(PY) -m tests.benchmarks.peers $(if $(MINUTES),--minutes $(MINUTES)) $(ARGS)

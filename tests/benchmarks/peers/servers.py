@@ -114,9 +114,9 @@ def rocketmq(folder: Path, *, flush: str = "ASYNC_FLUSH", start_s: float = 3 * S
         yield
 
 
-def create_rocketmq_topic(folder: Path, topic: str) -> None:
-    """A FIFO topic of 8 queues."""
-    _rocketmq_admin(folder, "updateTopic", "-t", topic, "-r", "8", "-w", "8", "-a", "+message.type=FIFO")
+def create_rocketmq_topic(folder: Path, topic: str, *, message_type: str = "FIFO") -> None:
+    """A topic of 8 queues."""
+    _rocketmq_admin(folder, "updateTopic", "-t", topic, "-r", "8", "-w", "8", "-a", f"+message.type={message_type}")
 
 
 def create_rocketmq_group(folder: Path, group: str) -> None:
