@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Any
 
+from tests.waiting import wait_until
+
 
 class Writers:
     """Threads that write from `start` to `stop`, or within a ``with`` block."""
@@ -61,6 +63,11 @@ class SqlWriters(Writers):
         super().__init__(count=count, seed=seed)
         self.committed = 0
         self._lock = threading.Lock()
+
+    def commit_more(self, transactions: int = 50) -> None:
+        """Go on until so many more are committed: on a busy machine a capture may have been killed before each kind of change was made."""
+        enough = self.committed + transactions
+        wait_until(lambda: self._failure is not None or self.committed >= enough, "the writers get on", timeout_s=120)
 
     def connect(self) -> Any:
         raise NotImplementedError

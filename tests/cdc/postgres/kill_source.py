@@ -61,7 +61,7 @@ class PostgresSource(Source):
                 [(self._since_lsn,)] = connection.execute(reached)
                 connection.execute("SELECT pg_copy_logical_replication_slot('penstock', 'judge')")
             yield
-        assert writers.committed > 100
+            writers.commit_more()
 
     def change_seldom(self) -> None:
         with psycopg.connect(self._server.dsn, autocommit=True) as connection:
