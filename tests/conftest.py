@@ -78,7 +78,7 @@ WHOLE_TREE = ("tests/test_layout.py", "tests/test_reference.py", "tests/test_tid
 LONG = ("slow", "spark", "processes", "simulation")
 
 # Marks of tests that wait for other processes. These take many times as long on a machine that is busy with other things.
-OF_MANY_PROCESSES = ("spark", "mariadb", "mongodb", "postgres", "processes")
+OF_MANY_PROCESSES = ("spark", "mariadb", "mongodb", "postgres", "processes", "chromium")
 PATIENCE_S = 600
 
 
