@@ -10,7 +10,7 @@ from ..errors import DataDamaged, InternalError
 from ..message.columns import joined
 from ..message.message import LOG_SCHEMA
 from .header import Header, decode_header, encode_header
-from .sealed import read_footer, write_file
+from .sealed import read_value, write_file
 
 FOOTER_KEY = "penstock.entry"
 ROWS_KEY = "penstock.rows"
@@ -46,10 +46,10 @@ def read_header(data: bytes, *, where: str, number: int | None = None) -> Header
 
     A repair is folded on any state: only its number proves that it comes next.
     """
-    footer = read_footer(data, where=where)
-    if FOOTER_KEY not in footer:
+    stated = read_value(data, FOOTER_KEY, where=where)
+    if stated is None:
         raise DataDamaged("the file is not an entry", object=where)
-    header = decode_header(footer[FOOTER_KEY], where=where)
+    header = decode_header(stated, where=where)
     if number is not None and header.entry != number:
         raise DataDamaged("the entry says it is another one", object=where, expected=number, observed=header.entry)
     return header

@@ -27,6 +27,7 @@ from ..schema.topic_schema import TopicSchema
 from ..stores.protocol import ObjectMissing, ObjectStore
 
 _FETCHED_AT_ONCE = 16
+_STORED_TYPE = MESSAGE_SCHEMA.field("store_timestamp").type
 _NEVER_NULL = ("queue", "message_id", "born_timestamp")
 
 
@@ -170,10 +171,13 @@ def _assemble(
         schema = folded.state.schema
         return EntryRows(with_value(MESSAGE_SCHEMA, None if schema is None else schema.stored_arrow).empty_table(), tuple(lost))
     table = joined(slices)
-    stored = pa.repeat(pa.scalar(folded.store_time_ms * 1000, MESSAGE_SCHEMA.field("store_timestamp").type), table.num_rows)
-    table = table.append_column("offset", pa.array(np.concatenate(offsets))).append_column("store_timestamp", stored)
     schema = with_value(MESSAGE_SCHEMA, value_type(table.schema))
-    return EntryRows(table.select(schema.names).cast(schema), tuple(lost))
+    added = {
+        "offset": pa.array(np.concatenate(offsets)),
+        "store_timestamp": pa.repeat(pa.scalar(folded.store_time_ms * 1000, _STORED_TYPE), table.num_rows),
+    }
+    columns = [added[name] if name in added else table.column(name) for name in schema.names]
+    return EntryRows(pa.Table.from_arrays(columns, schema=schema), tuple(lost))
 
 
 def _why_lost(queues: np.ndarray[tuple[int], np.dtype[np.int32]], run: RowRange) -> str | None:
@@ -225,8 +229,11 @@ def read_messages(data: bytes, *, where: str, schema: TopicSchema | None = None)
             "the file's rows are not messages", object=where, expected="values", observed=f"nulls in {', '.join(nulls)}"
         )
     for name in ("born_timestamp", "delivery_timestamp"):
-        ends = pc.min_max(rows.column(name).cast(pa.int64())).as_py()
-        if ends["min"] is not None and not TIME_MIN_US <= ends["min"] <= ends["max"] <= TIME_MAX_MS * 1000:
+        times = rows.column(name)
+        if times.null_count == len(times):
+            continue
+        ends = pc.min_max(times.cast(pa.int64())).as_py()
+        if not TIME_MIN_US <= ends["min"] <= ends["max"] <= TIME_MAX_MS * 1000:
             raise DataDamaged(
                 "the file's rows are not messages",
                 object=where,

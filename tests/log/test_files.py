@@ -14,7 +14,7 @@ from penstock.log import LOG_SCHEMA
 from penstock.log.errors import DataDamaged, ForeignObject
 from penstock.log.format.digest import digest
 from penstock.log.format.entry import encode_entry, encode_rows, read_header
-from penstock.log.format.sealed import check_seal, read_footer, read_footer_alone, read_rows, write_file
+from penstock.log.format.sealed import check_seal, read_footer, read_footer_alone, read_rows, read_value, write_file
 from tests.log.strategies import rows_of
 from tests.log.test_fold import batch, header_on, topic
 from tests.thorough import examples
@@ -30,6 +30,18 @@ def test_rows_and_footer_come_back() -> None:
     assert read_rows(FILE, where="f", schema=LOG_SCHEMA).equals(ROWS)
     assert read_footer(FILE, where="f")["some.key"] == "some value"
     assert read_footer_alone(FILE[-FOOTER_BYTES:], where="f")["some.key"] == "some value"
+
+
+@pytest.mark.parametrize("size", [0, 1, 127, 128, 16_383, 16_384, 100_000])
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_value_of_the_footer_is_read_as_by_parquet(size: int, packed: bool) -> None:
+    rows = rows_of({0: 1_000 if packed else 1})
+    file = write_file(rows, {"some.key": "é" + "v" * size, "some.key.too": "other", "empty": ""})
+    footer = read_footer(file, where="f")
+    for key in ("some.key", "some.key.too", "empty"):
+        assert read_value(file, key, where="f") == footer[key]
+    assert read_value(file, "key", where="f") is None
+    assert read_value(file, "some", where="f") is None
 
 
 @pytest.mark.parametrize("file", [FILE, ENTRY, encode_rows([ROWS])], ids=["file", "entry", "staged"])
