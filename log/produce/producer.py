@@ -35,6 +35,7 @@ from ..message.message import COPY_SCHEMA, VALUE, Message, check_message, check_
 from ..message.routing import Router, check_queue
 from ..paths import TopicPaths, is_timer_log
 from ..runtime.runtime import Runtime
+from ..runtime.turns import runs_here, until_still
 from ..schema.topic_schema import with_stored_names
 from ..schema.value_json import value_of_json
 from ..schema.values import convert
@@ -113,6 +114,7 @@ class Producer:
         self._unsequenced = False
         self._checked_groups: set[str | None] = set()
         self._durable = (0, 0)
+        self._last_count = 0
         self._flushes = 0
         self._on_its_way: BatchBuilder | None = None
         self._failed: BatchBuilder | None = None
@@ -506,6 +508,7 @@ class Producer:
                 self._accumulator.fail(outcome)
                 return
             self._durable = (self._durable[0] + builder.count, self._durable[1] + 1)
+            self._last_count = builder.count
             builder.settle(outcome)
 
     async def _next(self) -> BatchBuilder | None:
@@ -523,7 +526,13 @@ class Producer:
                 continue
             self._appender.expect()
             wait_s = head.started_s + linger_s(self._options, self._accumulator.bytes_per_s) - self._now_s()
-            if head.full or head.closed or self._flushes or self._accumulator.closed or wait_s <= 0:
+            if head.full or head.closed or self._flushes or self._accumulator.closed:
+                return self._accumulator.take()
+            if wait_s <= 0:
+                if not self._options.linger and max(head.count, self._last_count) > 1:  # a lone sender does not wait
+                    await until_still(head)  # an entry costs as much as many turns
+                    if self._accumulator.head() is not head:
+                        continue
                 return self._accumulator.take()
             with suppress(TimeoutError):
                 async with asyncio.timeout(wait_s):  # `wait_for` of Python 3.11 may lose a cancellation
@@ -575,7 +584,10 @@ class Producer:
             return await self._appender.append_batch(batch, None, size_bytes=0, deadline_s=deadline_s)
 
     def _wake(self) -> None:
-        self._loop.call_soon_threadsafe(self._wakeup.set)
+        if runs_here(self._loop):
+            self._wakeup.set()
+        else:
+            self._loop.call_soon_threadsafe(self._wakeup.set)
 
 
 _new = object.__new__

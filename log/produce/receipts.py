@@ -18,6 +18,7 @@ from ..errors import ForkedError, StoreUnavailable
 from ..limits import WAIT_MAX, Duration, optional_duration, shown
 from ..message.batch_rows import BatchQueues, MessageIds
 from ..runtime.portal import patiently
+from ..runtime.turns import runs_here
 from .delays import QUEUE, DelayedRows, RecallHandles
 
 
@@ -116,11 +117,7 @@ class BatchFuture(Future[SettledBatch]):
 
 def _wake(loop: asyncio.AbstractEventLoop, waiter: asyncio.Future[None]) -> None:
     """Wake a waiter of a loop from any thread."""
-    try:
-        is_here = asyncio.get_running_loop() is loop
-    except RuntimeError:
-        is_here = False
-    if is_here:
+    if runs_here(loop):
         _set(waiter)
     else:
         loop.call_soon_threadsafe(_set, waiter)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import linecache
 import sys
@@ -16,7 +17,8 @@ import pyarrow as pa
 import pytest
 
 import penstock
-from penstock.log import SendBatchResult, queue_of
+from penstock import aio
+from penstock.log import ProducerOptions, SendBatchResult, queue_of
 from penstock.log.stores import MemoryStore
 from tests.lakes import TIMEOUT_S, bodies, read_all
 from tests.log.producers import FULL, connect
@@ -43,6 +45,24 @@ def test_a_receipt_tells_where_the_message_is_and_the_reader_finds_it_there() ->
     assert found.delivery_timestamp is None
     assert found.producer == producer.id
     assert before - timedelta(milliseconds=1) <= found.born_timestamp <= found.store_timestamp <= datetime.now(UTC)
+
+
+async def test_without_linger_a_batch_takes_along_what_is_on_its_way_through_the_event_loop() -> None:
+    """As calls of a server are, whose requests take several turns of the loop; a lone sender does not wait for others."""
+
+    async def late(turns: int) -> None:
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        await producer.send(Message(b"on its way"))
+
+    async with aio.connect(store=MemoryStore()) as lake:
+        await lake.create_topic("orders", aio.TopicSettings(queues=4))
+        producer = await lake.producer("orders", options=ProducerOptions(linger=timedelta(0), max_linger=timedelta(0)))
+        await producer.send(Message(b"alone"))
+        await asyncio.gather(*(producer.send(Message(b"one of two")) for _ in range(2)))
+        before = producer.statistics().batches_durable
+        await asyncio.gather(*map(late, range(0, 60, 4)))
+        assert producer.statistics().batches_durable == before + 1
 
 
 def test_offsets_are_dense_per_queue_and_ids_unique_over_many_batches() -> None:
