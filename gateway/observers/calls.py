@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+from msgspec import Struct
+
 
 @dataclass(frozen=True, slots=True)
 class ActedOn:
@@ -17,8 +19,7 @@ class ActedOn:
     """Messages, deliveries and transactions."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AnsweredCall:
+class AnsweredCall(Struct, frozen=True, kw_only=True):
     """A call with its answer. ``facts`` and ``acted_on`` are computed for the few who ask."""
 
     rpc: str

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from ....coordinator import GroupNotFound, NotRecallable, ReceiptExpired, ReceiptRefused, TransactionNotFound
 from ....log import (
     BackPressureError,
@@ -62,8 +64,12 @@ def status(code: pb.Code, message: str = "") -> pb.Status:
     return pb.Status(code=code, message=message or name)
 
 
+_OK: Final = pb.Status(code=pb.OK, message="OK")
+
+
 def ok() -> pb.Status:
-    return pb.Status(code=pb.OK, message="OK")
+    """The same for all, to be put into answers, which copy it."""
+    return _OK
 
 
 def code_of(error: PenstockError) -> pb.Code:
