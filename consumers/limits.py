@@ -60,7 +60,9 @@ class QueueLimits:
     threads: int = 1
     """Handlers at once, among which independent messages are divided."""
     few_lanes: int = 8
-    """The number of lanes below which a lane may take this many times as much."""
+    """The number of lanes below which a lane may take this many times as much, as may those that message groups share."""
+    shared_lanes: int = 32
+    """The lanes that many message groups share; with twice as many or fewer in a fetch, each has its own."""
     batch_of: Literal["group", "queue"] | None = None
     """The grouping of messages into lists for the listener. None: one message at a time."""
     retained: int = 1_000

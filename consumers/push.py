@@ -21,6 +21,11 @@ from .queues.failure_log import FailureLog
 from .queues.push_processor import PushContext, PushProcessor
 from .statistics import ConsumerStatistics
 
+_SLOW_S = 0.005
+"""ORDERLY: the time after which other message groups wait no longer behind a message while a thread is idle."""
+_LONG_S = 0.5
+"""The same while all threads are busy."""
+
 
 class PushConsumer(GroupMember):
     """A member of a consumer group that runs a listener for every message. ``lake.push_consumer`` makes it.
@@ -134,12 +139,14 @@ class PushConsumer(GroupMember):
                 window=options.window,
                 waiting=options.waiting,
                 threads=options.threads,
+                shared_lanes=options.threads,
             ),
         )
 
-    def _spread(self) -> None:
+    def _spread(self, slow_s: float = _SLOW_S) -> None:
+        """Let others pass what runs for so long. CONCURRENT: however long it has run."""
         for processor in self._owner.queues.values():
-            processor.spread()
+            processor.spread(slow_s)
 
     async def _time_out(self, dispatcher: Dispatcher) -> None:
         timeout_s = self._options.consume_timeout.total_seconds()
@@ -147,6 +154,8 @@ class PushConsumer(GroupMember):
             await asyncio.sleep(min(1.0, timeout_s / ROUNDS_PER_TIMEOUT))
             if dispatcher.executor.is_idle:
                 self._spread()
+            elif dispatcher.orderly:
+                self._spread(_LONG_S)
             before_s = self._runtime.clock.monotonic_s() - timeout_s
             reason = f"its handler ran longer than {timeout_s:g} s"
             dispatcher.time_out(list(self._owner.queues.values()), before_s, reason)

@@ -15,6 +15,8 @@ from ...log.schema.value_column import ValueColumn
 
 _OFFSET, _GROUP, _BODY = (MessageView._fields.index(name) for name in ("offset", "message_group", "body"))
 
+_offset_of, _body_of = itemgetter(_OFFSET), itemgetter(_BODY)
+
 _FEW = 32
 """The number of messages of a group up to which making those of all groups together is faster than a group at a time."""
 
@@ -51,6 +53,10 @@ class FetchedRows:
             found[group].append(place)
         return dict(found)
 
+    def groups(self, places: Places) -> Sequence[str | None]:
+        groups = self._columns[_GROUP]
+        return [next(groups)] * len(places) if isinstance(groups, repeat) else _getter(places)(groups)
+
     def only(self, places: Places) -> FetchedRows:
         """The rows at some places; no others are kept."""
         get = _getter(places)
@@ -70,7 +76,7 @@ class FetchedRows:
         bodies = self._columns[_BODY]
         if isinstance(bodies, repeat):
             return int(len(places) * self._value_bytes)
-        return sum(len(body) for body in _getter(places)(bodies) if body is not None)
+        return sum(map(len, filter(None, _getter(places)(bodies))))
 
 
 def _getter(places: Places) -> Callable[[Any], Sequence[Any]]:
@@ -97,7 +103,7 @@ class LazyMessages(Sequence[MessageView]):
     @property
     def offsets(self) -> list[int]:
         offsets = self._offsets
-        return [message.offset for message in self.made or ()] if offsets is None else offsets
+        return [*map(_offset_of, self.made or ())] if offsets is None else offsets
 
     @staticmethod
     def of(messages: Iterable[MessageView]) -> LazyMessages:
@@ -143,14 +149,30 @@ class LazyMessages(Sequence[MessageView]):
             places_of = rows.by_group(places)
             if len(places_of) * _FEW <= len(self):
                 return {group: rows.only(at).all() for group, at in places_of.items()}
-        found: dict[str | None, LazyMessages] = {}
-        for message in self:
-            own = found.get(message.message_group)
-            if own is None:
-                found[message.message_group] = LazyMessages((), None, [message])
-            else:
-                own.made.append(message)  # type: ignore[union-attr]  # they are made here
-        return found
+        found: defaultdict[str | None, list[MessageView]] = defaultdict(list)
+        for group, message in zip(self.groups(), self._messages(), strict=True):
+            found[group].append(message)
+        return {group: LazyMessages((), None, own) for group, own in found.items()}
+
+    def groups(self) -> Sequence[str | None]:
+        """The message group of each."""
+        parts, made = self.parts, self.made
+        if made is not None:
+            return [message.message_group for message in made]
+        if len(parts) == 1:
+            rows, places = parts[0]
+            return rows.groups(places)
+        return [group for rows, places in parts for group in rows.groups(places)]
+
+    def at(self, positions: list[int]) -> LazyMessages:
+        """Those at some positions, ascending."""
+        parts = self.parts
+        if self.made is None and len(parts) == 1:
+            get = _getter(positions)
+            rows, places = parts[0]
+            return LazyMessages([(rows, list(get(places)))], list(get(self.offsets)))
+        messages = self._messages()
+        return LazyMessages((), None, [messages[at] for at in positions])
 
     def without(self, offsets: set[int]) -> LazyMessages:
         parts, made = self.parts, self.made
@@ -163,7 +185,7 @@ class LazyMessages(Sequence[MessageView]):
     def body_bytes(self) -> int:
         parts, made = self.parts, self.made
         if made is not None:
-            return sum(len(message.body) for message in made if message.body is not None)
+            return sum(map(len, filter(None, map(_body_of, made))))
         return sum(rows.body_bytes(places) for rows, places in parts)
 
     def __len__(self) -> int:

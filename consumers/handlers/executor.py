@@ -126,6 +126,7 @@ class ThreadExecutor:
     def start(self, owner: RunOwner, runs: Iterable[LaneRun]) -> None:
         for run in runs:
             self._ready.put((owner, run))
+        self._look_later()
 
     def gave_up(self, run: LaneRun) -> None:
         self._hung[run] = None
@@ -161,7 +162,7 @@ class ThreadExecutor:
                 continue  # it was taken back
             self._at_work.add(ident)
             if self._batches:
-                self._run_batch(owner, run)
+                self._run_batches(owner, run)
             else:
                 self._run_one_by_one(owner, run)
             since_s, run.since_s = run.since_s, None
@@ -180,10 +181,11 @@ class ThreadExecutor:
     def _run_one_by_one(self, owner: RunOwner, run: LaneRun) -> None:
         call, now, until_s = self._call, self._clock.monotonic_s, owner.until_s
         run.took_s = took_s = array("d")
-        run.left = left = deque(run.messages)
+        run.left = left = deque[MessageView | list[MessageView]](run.messages)
         reported_s: float | None = None
+        ended_s = now()
         while left:
-            since_s = now()
+            since_s = ended_s
             if run.cancelled or since_s >= until_s:
                 until_s = owner.until_s
                 if run.cancelled or since_s >= until_s:
@@ -214,20 +216,35 @@ class ThreadExecutor:
                 reported_s = ended_s
                 self._tell(owner, run)
 
-    def _run_batch(self, owner: RunOwner, run: LaneRun) -> None:
-        since_s = self._clock.monotonic_s()
-        if run.cancelled or since_s >= owner.until_s:
-            return
-        run.since_s = since_s
-        messages = list(run.messages)
-        try:
-            verdict = judge(self._call(messages), len(messages))  # type: ignore[arg-type]  # batches
-        except MessagesDeclined:
-            return
-        except BaseException as error:  # noqa: BLE001 - whatever a listener raises is its failure, and the thread is ours
-            verdict = raised(error, len(messages))
-        run.took_s = (self._clock.monotonic_s() - since_s,)
-        apply(run, verdict)
+    def _run_batches(self, owner: RunOwner, run: LaneRun) -> None:
+        run.took_s = took_s = array("d")
+        if run.list_max:
+            run.left = left = run.lists()
+        else:
+            left = deque((list(run.messages),))
+        reported_s = self._clock.monotonic_s()
+        while left:
+            since_s = self._clock.monotonic_s()
+            if run.cancelled or since_s >= owner.until_s:
+                return
+            try:
+                messages = left.popleft()
+            except IndexError:
+                return  # it was taken back
+            run.since_s = since_s
+            try:
+                verdict = judge(self._call(messages), len(messages))  # type: ignore[arg-type]  # batches
+            except MessagesDeclined:
+                return
+            except BaseException as error:  # noqa: BLE001 - whatever a listener raises is its failure, and the thread is ours
+                verdict = raised(error, len(messages))
+            ended_s = self._clock.monotonic_s()
+            took_s.append(ended_s - since_s)
+            if not apply(run, verdict):
+                return
+            if left and ended_s - reported_s > _REPORT_S:
+                reported_s = ended_s
+                self._tell(owner, run)
 
     def _tell(self, owner: RunOwner, run: LaneRun, *, last: bool = False) -> None:
         self._outbox.append((owner, run, last))
@@ -248,6 +265,9 @@ class ThreadExecutor:
         for owner, runs in told.items():
             owner.moved(*runs)
         self._look()
+        self._look_later()
+
+    def _look_later(self) -> None:
         if not self._looks_again:
             self._looks_again = True
             self._loop.call_later(_LOOK_AGAIN_S, self._look_again)
@@ -331,7 +351,7 @@ class TaskExecutor:
     async def _work(self, owner: RunOwner, run: LaneRun) -> None:
         try:
             if self._batches:
-                await self._run_batch(owner, run)
+                await self._run_batches(owner, run)
             else:
                 await self._run_one_by_one(owner, run)
         except asyncio.CancelledError:
@@ -345,15 +365,19 @@ class TaskExecutor:
                 self._room += 1
             owner.moved(run)
             self._go_on()
-            if self.is_idle:
-                self._idle()
+            self._look()
+
+    def _look(self) -> None:
+        if self.is_idle:
+            self._idle()
 
     async def _run_one_by_one(self, owner: RunOwner, run: LaneRun) -> None:
         reported_s = self._clock.monotonic_s()
         run.took_s = took_s = array("d")
-        run.left = left = deque(run.messages)
+        run.left = left = deque[MessageView | list[MessageView]](run.messages)
         if len(left) > 1 and self.is_idle:
             asyncio.get_running_loop().call_soon(self._idle)  # an earlier search for something to do found nothing here
+            asyncio.get_running_loop().call_later(_LOOK_AGAIN_S, self._look)
         while left:
             if run.cancelled or self._clock.monotonic_s() >= owner.until_s:
                 return
@@ -371,16 +395,27 @@ class TaskExecutor:
                 reported_s = since_s
                 owner.moved(run)
 
-    async def _run_batch(self, owner: RunOwner, run: LaneRun) -> None:
-        since_s = self._clock.monotonic_s()
-        if run.cancelled or since_s >= owner.until_s:
-            return
-        run.since_s = since_s
-        messages = list(run.messages)
-        verdict = await self._verdict(messages, len(messages))
-        run.took_s = (self._clock.monotonic_s() - since_s,)
-        if verdict is not None:
-            apply(run, verdict)
+    async def _run_batches(self, owner: RunOwner, run: LaneRun) -> None:
+        run.took_s = took_s = array("d")
+        if run.list_max:
+            run.left = left = run.lists()
+            asyncio.get_running_loop().call_later(_LOOK_AGAIN_S, self._look)
+        else:
+            left = deque((list(run.messages),))
+        reported_s = self._clock.monotonic_s()
+        while left:
+            since_s = self._clock.monotonic_s()
+            if run.cancelled or since_s >= owner.until_s:
+                return
+            messages = left.popleft()
+            run.since_s = since_s
+            verdict = await self._verdict(messages, len(messages))
+            took_s.append(self._clock.monotonic_s() - since_s)
+            if verdict is None or not apply(run, verdict):
+                return
+            if left and since_s - reported_s > _REPORT_S:
+                reported_s = since_s
+                owner.moved(run)
 
     async def _verdict(self, given: object, count: int) -> ListenerVerdict | None:
         """None when the listener declines."""
@@ -397,11 +432,13 @@ class TaskExecutor:
             return raised(error, count)
 
 
-def apply(run: LaneRun, verdict: ListenerVerdict) -> None:
-    """Record a batch's outcome, unless it was given up."""
-    if run.timed_out_at is None:
-        run.failure = verdict.failure
-        run.done = verdict.succeeded
+def apply(run: LaneRun, verdict: ListenerVerdict) -> bool:
+    """Record a batch's outcome, unless it was given up. Returns whether the next may begin."""
+    if run.timed_out_at is not None:
+        return False
+    run.failure = verdict.failure
+    run.done += verdict.succeeded
+    return verdict.failure is None
 
 
 def is_coroutine_function(listener: Callable[..., Any]) -> bool:

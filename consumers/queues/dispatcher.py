@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, TypeAlias
 
+from ...log.message.message import MessageView
 from ..handlers.executor import Executor
 from ..schedule.lanes import LaneRun
 
@@ -22,7 +23,7 @@ class Dispatcher:
 
     def __init__(self, executor: Executor, *, orderly: bool) -> None:
         self.executor = executor
-        self._orderly = orderly
+        self.orderly = orderly
         self._running: dict[LaneRun, tuple[PushProcessor, _Lanes]] = {}
         """Handlers whose results no longer count."""
         self._held: list[tuple[PushProcessor, LaneRun]] = []
@@ -31,14 +32,19 @@ class Dispatcher:
     def hung(self) -> int:
         return sum(run.timed_out_at is not None for run in self._running)
 
+    @property
+    def is_waiting(self) -> bool:
+        """Whether message groups wait here for older handlers, so that none may wait together with others."""
+        return bool(self._running) and self.orderly
+
     def start(self, processor: PushProcessor, runs: Iterable[LaneRun]) -> None:
         """Start these runs, each once no older handler runs for its message groups."""
-        if not self._running or not self._orderly:
+        if not self._running or not self.orderly:
             self.executor.start(processor, runs)
             return
         busy = frozenset[tuple[str, int, str | None]]().union(*(lanes for _, lanes in self._running.values()))
         for run in runs:
-            if busy.isdisjoint(_lanes_of(processor, run)):
+            if busy.isdisjoint(_lanes_of(processor, run.messages)):
                 self.executor.start(processor, (run,))
             else:
                 self._held.append((processor, run))
@@ -47,7 +53,7 @@ class Dispatcher:
         held = {run for _, run in self._held}
         for run in runs:
             if not run.ended and run not in held:
-                self._running[run] = (processor, _lanes_of(processor, run))
+                self._running[run] = (processor, _lanes_of(processor, run.delivered()))
 
     def time_out(self, processors: Iterable[PushProcessor], before_s: float, reason: str) -> None:
         """Time out older handlers too. Cancelled runs stop waiting."""
@@ -77,5 +83,5 @@ class Dispatcher:
             self.start(processor, (waiting,))
 
 
-def _lanes_of(processor: PushProcessor, run: LaneRun) -> _Lanes:
-    return frozenset((processor.topic, processor.queue, message.message_group) for message in run.messages)
+def _lanes_of(processor: PushProcessor, messages: Iterable[MessageView]) -> _Lanes:
+    return frozenset((processor.topic, processor.queue, message.message_group) for message in messages)

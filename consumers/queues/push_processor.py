@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
+
+import numpy as np
 
 from ...coordinator.queues.cell import QueueCell
 from ..limits import QueueMode
@@ -78,35 +81,43 @@ class PushProcessor(QueueProcessor[PushSchedule]):
             self._around.dispatcher.ended(ended)
             self._observe(ended)
         self.schedule.report(*runs)
+        if ended and self._may_start() and not self.keeper.ended.is_set():
+            self._begin(self.schedule.go_on(ended))
         self.wake()
+
+    def _may_start(self) -> bool:
+        return not self._draining and not self._around.worker.quiet and self._around.member.may_start()
 
     def _observe(self, ended: Sequence[LaneRun]) -> None:
         """Count handlers' times, and those from arrival to handler, unless the message waited for another attempt."""
-        succeeded_s: list[float] = []
-        failed_s: list[float] = []
+        succeeded_s, failed_s = array("d"), array("d")
         began: list[tuple[int, float]] = []
         """First offsets, and how long ago their handlers began."""
         for run in ended:
             if took_s := run.took_s:
                 # A batch is one call. Of single messages, those that are done were called first.
-                good = (len(took_s) if run.failure is None else 0) if run.is_batch else run.done
-                succeeded_s += took_s[:good]
-                failed_s += took_s[good:]
+                good = (len(took_s) - (run.failure is not None)) if run.is_batch else run.done
+                succeeded_s.extend(took_s[:good])
+                failed_s.extend(took_s[good:])
                 first = run.messages[0]
                 if first.delivery_attempt == 1:
                     began.append((first.offset, 1000 * sum(took_s)))
-        self._counters.succeeded_ms.observe_all([1000 * took_s for took_s in succeeded_s])
-        self._counters.failed_ms.observe_all([1000 * took_s for took_s in failed_s])
+        for histogram, times_s in ((self._counters.succeeded_ms, succeeded_s), (self._counters.failed_ms, failed_s)):
+            if times_s:
+                histogram.observe_all((1000 * np.frombuffer(times_s)).tolist())
         now_ms, came_ms = 1000 * self._clock.monotonic_s(), self.arrivals.times_ms([offset for offset, _ in began])
         self._counters.await_ms.observe_all(
             [max(0.0, now_ms - ago_ms - came) for (_, ago_ms), came in zip(began, came_ms, strict=False)]
         )
 
-    def spread(self) -> None:
+    def spread(self, slow_s: float) -> None:
         if not (self._draining or self._around.worker.quiet):
-            self._around.dispatcher.start(
-                self, self.schedule.spread()
-            )  # at once: the messages are granted, and a write may take long
+            runs, taken_back = self.schedule.spread(self._clock.monotonic_s() - slow_s)
+            if runs or taken_back:
+                self._around.worker.finished(taken_back)
+                self._begin(runs)  # at once: the messages are granted, and a write may take long
+            if self.schedule.is_held:
+                self.wake()
 
     def drain(self) -> None:
         super().drain()
@@ -167,8 +178,9 @@ class PushProcessor(QueueProcessor[PushSchedule]):
         worker = self._around.worker
         if mode is QueueMode.USUAL:
             await worker.awake()
-            if self._draining or worker.quiet or not self._around.member.may_start():
+            if not self._may_start():
                 mode = QueueMode.QUIET  # a run that cannot be started any more would come back at once, again and again
+        self.schedule.apart = self._around.dispatcher.is_waiting
         step = self.schedule.plan(self._clock.wall_ms(), self.keeper.cell, mode)
         worker.finished(step.taken_back)
         self._begin(step.runs_now)

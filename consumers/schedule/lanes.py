@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import accumulate
 
 from ...coordinator.queues.cell import Marker, MessageState
 from ...log.message.message import MessageView
@@ -25,7 +27,7 @@ class Failure:
     """False: a batch failed at an unknown message."""
 
 
-_NOT_BEGUN: deque[MessageView] = deque(maxlen=0)
+_NOT_BEGUN: deque[MessageView | list[MessageView]] = deque(maxlen=0)
 """Stands for the messages left of runs that did not begin: most have few messages, and a deque for each would cost more than these."""
 
 
@@ -37,9 +39,11 @@ class LaneRun:
         "cancelled",
         "done",
         "ended",
+        "ends",
         "failure",
         "lane",
         "left",
+        "list_max",
         "messages",
         "since_s",
         "size",
@@ -49,13 +53,17 @@ class LaneRun:
         "wave",
     )
 
-    def __init__(self, lane: Lane | OpenLane, messages: Sequence[MessageView], *, wave: bool = False) -> None:
+    def __init__(self, lane: Lane | OpenLane, messages: Sequence[MessageView], *, wave: bool = False, list_max: int = 0) -> None:
         self.lane = lane
         self.messages = messages if isinstance(messages, LazyMessages) else LazyMessages.of(messages)
         self.size = len(self.messages)
         self.wave = wave
         self.left = _NOT_BEGUN
-        """Messages not begun. The executor pops the first, the schedule takes back the last."""
+        """Messages not begun, or lists of a shared lane. The executor pops the first, the schedule takes back the last."""
+        self.list_max = list_max
+        """The most messages in a list, one after the other, of a shared lane. 0: there is one list at most."""
+        self.ends: list[int] = []
+        """The places behind the last messages of each such list. Written by the executor, before the first begins."""
         self.done = 0
         """Successes, written by the executor only."""
         self.failure: Failure | None = None
@@ -86,22 +94,50 @@ class LaneRun:
         count = 0
         with suppress(IndexError):
             while True:
-                self.left.pop()
-                count += 1
+                part = self.left.pop()
+                if isinstance(part, list):
+                    count += len(part)
+                    self.ends.pop()
+                else:
+                    count += 1
         self.size -= count
         back = self.messages.cut(self.size)
         if count:
             self.messages = self.messages.cut(0, self.size)
         return back
 
+    def lists(self) -> deque[MessageView | list[MessageView]]:
+        """Put the messages of each group together in lists. Called by the executor, before it begins."""
+        most = self.list_max
+        by_group: dict[str | None, list[MessageView]] = {}
+        for message in self.messages:
+            by_group.setdefault(message.message_group, []).append(message)
+        found = [own[at : at + most] for own in by_group.values() for at in range(0, len(own), most)]
+        self.messages = LazyMessages.of([message for one in found for message in one])
+        self.ends = [*accumulate(map(len, found))]
+        return deque(found)
+
+    def under_way(self) -> int:
+        """The place of the first message that is certainly not done, after a `split`: all before the last call are."""
+        if not self.is_batch:
+            return max(0, self.size - 1)
+        return self.ends[-2] if len(self.ends) > 1 else 0
+
+    def delivered(self) -> list[MessageView]:
+        """What the handler has, or had when it failed, except successes."""
+        done = self.done if self.timed_out_at is None else self.timed_out_at
+        if not self.is_batch:
+            return self.messages[done : done + 1]
+        return self.messages[done : self.ends[bisect_right(self.ends, done)] if self.ends and done < self.ends[-1] else self.size]
+
     def is_late(self, before_s: float) -> bool:
         since_s = self.since_s  # read once: its thread may end it meanwhile
         return since_s is not None and since_s < before_s and self.timed_out_at is None
 
     def time_out(self, reason: str) -> None:
+        self.cancelled = True  # first: then nothing behind the next result begins
         self.timed_out_at = self.done
-        self.failure = Failure(reason, blamed=self.size - self.done == 1 or not self.is_batch)
-        self.cancelled = True
+        self.failure = Failure(reason, blamed=not self.is_batch or len(self.delivered()) == 1)
 
     @property
     def is_batch(self) -> bool:
@@ -109,19 +145,28 @@ class LaneRun:
 
 
 class OpenLane:
-    """The granted messages of a message group that is not blocked."""
+    """The granted messages of a message group that is not blocked, or of several."""
 
-    __slots__ = ("batch_max", "batches", "hash", "ready", "run")
+    __slots__ = ("batch_max", "batches", "behind", "hash", "ready", "run", "shared")
 
     marker = None
 
-    def __init__(self, key: int, *, batches: bool = False) -> None:
+    def __init__(self, key: int, *, batches: bool = False, shared: bool = False) -> None:
         self.hash = key
         self.batches = batches
+        self.shared = shared
+        """Whether many message groups share it, for as long as none of them is slow: that costs far less than a lane for each."""
         self.ready: tuple[LazyMessages, ...] = ()
+        """What may run as soon as the run has ended."""
+        self.behind: tuple[LazyMessages, ...] = ()
+        """What goes behind that, once its grant is durable."""
         self.run: LaneRun | None = None
         self.batch_max = 0
         """The largest batch until one succeeds, after a failure at an unknown message. 0: no limit."""
+
+    @property
+    def has_more(self) -> bool:
+        return bool(self.ready or self.behind)
 
     def put_back(self, messages: LazyMessages) -> None:
         if messages:
@@ -177,6 +222,10 @@ class Lane:
         self.given: list[MessageView] = []
         """Messages given out, kept in case they come back."""
         self.batch_max = 0
+
+    @property
+    def has_more(self) -> bool:
+        return bool(self.ready)
 
     def may_go_on(self, now_ms: int) -> bool:
         if self.marker is None or self.run is not None:

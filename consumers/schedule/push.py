@@ -47,6 +47,8 @@ class PushSchedule:
         self._waves = 0
         self.suspects_wait = False
         """Whether a suspect's failure waits for room."""
+        self.apart = False
+        """Whether each message group needs a lane of its own, as an earlier handler of one may still run."""
         self._hopeless = False
         """Whether a dead letter waits for room."""
         self._held = False
@@ -112,8 +114,13 @@ class PushSchedule:
         return (
             bool(self._loaded or self._held or (self.tracked.suspects and not self._waves))
             or (due_ms is not None and due_ms <= now_ms)
-            or any(run.failure or run.lane.ready or run.lane.marker or run.wave for run in self._reported)
+            or any(run.failure or run.lane.has_more or run.lane.marker or run.wave for run in self._reported)
         )
+
+    @property
+    def is_held(self) -> bool:
+        """Whether something is left to the next step to start."""
+        return self._held
 
     @property
     def has_reports(self) -> bool:
@@ -131,6 +138,8 @@ class PushSchedule:
     def plan(self, now_ms: int, cell: QueueCell, mode: QueueMode = QueueMode.USUAL) -> Step:
         """The next step, to be carried out, or the queue given up."""
         step = Step()
+        self._lanes.apart = self.apart
+        self._held = self._lanes.written() or self._held
         self.tracked.fall_due(now_ms)
         reported, self._reported, self.suspects_wait = self._reported, {}, False
         for run in reported:
@@ -138,9 +147,11 @@ class PushSchedule:
                 continue
             postponed = False
             if run.failure is not None:
-                if run.ended or run.timed_out_at is not None:
+                if counted := run.ended or run.timed_out_at is not None:
                     self.split(run)  # all of it was counted as finished
                 postponed = self._postpones(run, cell, step, mode)
+                if postponed and counted and isinstance(run.lane, OpenLane) and run.lane.shared:
+                    self._part(run)
             self._take_report(run, now_ms, step, mode, postponed=postponed)
         if mode in (QueueMode.USUAL, QueueMode.SOLO):
             self._give_up_suspects(cell, step)
@@ -214,8 +225,7 @@ class PushSchedule:
         if run.lane.marker is not None:
             run.failure = replace(run.failure, blamed=False, rejected=False)
             return False
-        delivered = run.messages[run.done if run.timed_out_at is None else run.timed_out_at :]
-        for message in delivered if run.is_batch else delivered[:1]:
+        for message in run.delivered():
             self.tracked.set(message.offset, self.tracked.of(message), step)
         run.failure = None
         return False
@@ -225,22 +235,29 @@ class PushSchedule:
         lane = run.lane
         done = run.done if run.timed_out_at is None else run.timed_out_at
         ended = not postponed and (run.ended or run.timed_out_at is not None)
-        moved = run.messages.offsets[run.taken : done]
-        run.taken = done
         if ended:
             del self.running[run]
-            lane.run = None
+            if lane.run is run or lane is self._lanes.common:
+                lane.run = None
             self._waves -= run.wave
         if lane.marker is not None:
-            self.blocked.moved(lane, run, len(moved), ended, step)
+            count, run.taken = done - run.taken, done
+            self.blocked.moved(lane, run, count, ended, step)
         else:
-            self.in_memory -= len(moved)
-            step.settled += moved
-            self.tracked.settle(moved, step)
+            self._take_successes(run, done, step)
         if ended and run.failure is not None:
-            self._failed(lane, run.messages[done:], run.failure, now_ms, step)
+            self._failed(lane, run.messages[done:], run.delivered(), run.failure, now_ms, step)
+            if isinstance(lane, OpenLane) and lane.shared and mode is QueueMode.USUAL:
+                self._lanes.start(lane, step.runs_now)
         elif ended and isinstance(lane, OpenLane):
             self._ended(lane, run, step, mode)
+
+    def _take_successes(self, run: LaneRun, done: int, step: Step) -> None:
+        moved = run.messages.offsets[run.taken : done]
+        run.taken = done
+        self.in_memory -= len(moved)
+        step.settled += moved
+        self.tracked.settle(moved, step)
 
     def _ended(self, lane: OpenLane, run: LaneRun, step: Step, mode: QueueMode) -> None:
         if run.taken == run.size:
@@ -259,29 +276,38 @@ class PushSchedule:
         elif lane.run is None:
             self._lanes.drop(lane)
 
-    def _failed(self, lane: Lane | OpenLane, rest: list[MessageView], failure: Failure, now_ms: int, step: Step) -> None:
-        head, delivered = rest[0], rest if lane.batches else rest[:1]
+    def _failed(
+        self,
+        lane: Lane | OpenLane,
+        rest: list[MessageView],
+        delivered: list[MessageView],
+        failure: Failure,
+        now_ms: int,
+        step: Step,
+    ) -> None:
+        """Take a failure at the first of ``rest``, or among those ``delivered`` with it."""
+        head = rest[0]
         before = lane.marker.tries if lane.marker is not None else self.tracked.of(head)
         if not failure.blamed:
-            lane.batch_max = max(1, len(rest) // 2)
+            lane.batch_max = max(1, len(delivered) // 2)
         tries, gives_up = after_failure(before, failure, self.settings, chance=self._chance, now_ms=now_ms)
         step.failed.append(
-            FailedAttempt(head, failure.reason, None if gives_up else tries.due_ms, 1 if failure.blamed else len(rest))
+            FailedAttempt(head, failure.reason, None if gives_up else tries.due_ms, 1 if failure.blamed else len(delivered))
         )
         if not self._orderly or (lane is self._lanes.common and not failure.blamed):
             self._failed_alone(rest, tries, gives_up, failure, step)
             return
         if gives_up:
-            self._give_up(lane, rest, tries, failure.reason, step)
+            self._give_up(lane, rest, delivered, tries, failure.reason, step)
             return
-        lane = self._behind_marker(lane, rest, step)
+        lane = self._behind_marker(lane, rest, delivered, step)
         self.blocked.wait(lane, tries, delivered[-1].offset + 1, step)
 
     def _failed_alone(self, rest: list[MessageView], tries: Tries, gives_up: bool, failure: Failure, step: Step) -> None:
         """Let the first message wait, or give it up; messages delivered with it are run again, in an allowed batch."""
         again = rest[1:] if failure.blamed else rest
         if gives_up:
-            self._give_up(self._lanes.common, rest, tries, failure.reason, step)
+            self._give_up(self._lanes.common, rest, rest, tries, failure.reason, step)
         elif failure.blamed:
             self.in_memory -= 1
             self.tracked.wait(rest[0], tries, step)
@@ -298,34 +324,57 @@ class PushSchedule:
             self._held = True
         return len(back)
 
-    def spread(self) -> list[LaneRun]:
-        """Independent messages, as runs."""
-        return self._lanes.spread(self.running)
+    def spread(self, before_s: float) -> tuple[list[LaneRun], int]:
+        """Independent messages, as runs, and how many others lost. ORDERLY: those of other groups behind a message that began before."""
+        known = len(self._lanes.known)
+        runs, taken_back = self._lanes.spread(self.running, before_s)
+        self._held = self._held or len(self._lanes.known) > known  # some of them may have nothing yet that is durable
+        return runs, taken_back
 
-    def _behind_marker(self, lane: Lane | OpenLane, rest: list[MessageView], step: Step) -> Lane:
+    def go_on(self, ended: Iterable[LaneRun]) -> list[LaneRun]:
+        """ORDERLY: the runs behind these, which need not wait for the next step."""
+        runs: list[LaneRun] = []
+        for run in ended if self._lanes.by_group else ():
+            lane = run.lane
+            through = run.done == run.size and run.failure is None and run in self.running
+            if through and isinstance(lane, OpenLane) and lane.run is run and lane.ready:
+                lane.run = None
+                self._lanes.start(lane, runs)
+        self.running.update(dict.fromkeys(runs))
+        return runs
+
+    def _part(self, run: LaneRun) -> int:
+        """Let no other message group wait for this run of a shared lane. Returns how many messages were taken back."""
+        assert isinstance(run.lane, OpenLane), "it is of a shared lane"
+        back = run.split()
+        self._lanes.part(run.lane, back)
+        self._held = True
+        return len(back)
+
+    def _behind_marker(self, lane: Lane | OpenLane, rest: list[MessageView], delivered: list[MessageView], step: Step) -> Lane:
         if isinstance(lane, OpenLane):
-            return self._block(lane, rest, step)
+            return self._block(lane, rest, delivered, step)
         lane.ready.extendleft(reversed(rest))
         return lane
 
-    def _block(self, opened: OpenLane, rest: list[MessageView], step: Step) -> Lane:
+    def _block(self, opened: OpenLane, rest: list[MessageView], delivered: list[MessageView], step: Step) -> Lane:
         key = self._hash(rest[0])
         suspects = self.tracked.take_suspects(lambda message: self._hash(message) == key)
-        own = [*rest, *(message for part in opened.ready for message in part)]
         if opened is self._lanes.common:
-            delivered = [self.tracked.run(message, step) for message in rest if self._hash(message) != key]
-            others = [*delivered, *(message for message in own[len(rest) :] if self._hash(message) != key)]
-            own = [message for message in own if self._hash(message) == key]
-            opened.ready = (LazyMessages.of(others),) if others else ()
+            rest = [message if self._hash(message) == key else self.tracked.run(message, step) for message in rest]
+        if opened is self._lanes.common or opened.shared:
+            own = self._lanes.take_group(opened, key, rest)
             self._held = True
         else:
+            own = [*rest, *(message for part in opened.ready for message in part)]
             self._lanes.drop(opened)
         lane = Lane(key, batches=opened.batches)
         lane.batch_max = 0 if opened is self._lanes.common else opened.batch_max
+        opened.batch_max = 0 if opened.shared else opened.batch_max
         self.in_memory -= len(own)
         lane.ready = deque(sorted([*own, *suspects], key=attrgetter("offset")))
         step.behind += [message.offset for message in lane.ready]
-        delivered = [message for message in (rest if lane.batches else rest[:1]) if self._hash(message) == key]
+        delivered = [message for message in delivered if self._hash(message) == key]
         delivered += [message for message in lane.ready if message.offset in self.tracked.tries]
         waiting = Tries(MessageState.WAITING, max(self.tracked.of(message).attempts for message in delivered))
         self.tracked.forget(lane.ready, step)
@@ -349,18 +398,27 @@ class PushSchedule:
         chosen = set(alone[:room])
         for message in self.tracked.take_suspects(lambda message: message.offset in chosen):
             self.in_memory += 1
-            self._give_up(self._lanes.of(message.message_group), [message], self.tracked.of(message), ENDED_ITS_PROCESS, step)
+            own, tries = self._lanes.of(message.message_group), self.tracked.of(message)
+            self._give_up(own, [message], [message], tries, ENDED_ITS_PROCESS, step)
         for lane in lanes[: None if room is None else max(0, room - len(chosen))]:
             assert lane.marker is not None, "a blocked group has a marker"
-            self._give_up(lane, [], lane.marker.tries, ENDED_ITS_PROCESS, step)
+            self._give_up(lane, [], [], lane.marker.tries, ENDED_ITS_PROCESS, step)
 
-    def _give_up(self, lane: Lane | OpenLane, rest: list[MessageView], tries: Tries, reason: str, step: Step) -> None:
+    def _give_up(
+        self,
+        lane: Lane | OpenLane,
+        rest: list[MessageView],
+        delivered: list[MessageView],
+        tries: Tries,
+        reason: str,
+        step: Step,
+    ) -> None:
         if not self._orderly:
             self.in_memory -= 1
             self.tracked.forget(rest[:1], step)
             step.letters.append(GivenUpMessage(rest[0], tries.attempts, reason))
             return
-        lane = self._behind_marker(lane, rest, step)
+        lane = self._behind_marker(lane, rest, delivered, step)
         if self.settings.dead_letter_policy is DeadLetterPolicy.PARK:
             self.blocked.park(lane, tries, step)
         else:
@@ -406,9 +464,12 @@ class PushSchedule:
                 continue
             if self._is_full:
                 break
-            if run.messages.offsets[run.taken] >= bound:
+            if lane.shared:
+                if min(run.messages.offsets[run.taken :]) >= bound or not self._set_apart(run, step):
+                    continue
+            elif run.messages.offsets[run.taken] >= bound:
                 continue
-            if not run.ended:
+            elif not run.ended:
                 step.taken_back += self.split(run)
             if not (rest := run.messages[run.taken :]):
                 continue  # every message of it that was begun is done
@@ -422,6 +483,24 @@ class PushSchedule:
             self.blocked.add(
                 blocked, Marker(rest[0].offset, rest[-1].offset + 1, Tries(MessageState.RUNNING)), running=rest, step=step
             )
+
+    def _set_apart(self, run: LaneRun, step: Step) -> bool:
+        """Leave a run of a shared lane nothing but its call under way. Returns whether there is one."""
+        if not run.ended and run.claim():
+            run.ended = True
+            step.taken_back += run.size
+            del self.running[run]
+            assert isinstance(run.lane, OpenLane), "it is of a shared lane"
+            run.lane.run = None
+            self._lanes.part(run.lane, run.messages)
+            self._held = True
+            return False
+        taken_back = self._part(run)
+        if not run.ended:
+            step.taken_back += taken_back
+            if run.timed_out_at is None:
+                self._take_successes(run, run.under_way(), step)
+        return True
 
     # --- The end
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import zlib
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -51,12 +51,16 @@ class World:
     deaths: int = 0
     wrong: list[str] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
+    under_way: dict[LaneRun, list[MessageView]] = field(default_factory=dict)
+    """What handlers have just now."""
+    left: dict[LaneRun, deque[MessageView | list[MessageView]]] = field(default_factory=dict)
 
     def own(self, steps: int) -> bool:
         """One owner's life; True when nothing is left to do."""
         self.cell = decode_cell(encode_cell(self.cell.taken_by(f"w{self.cell.epoch}")), where="here")
         schedule = PushSchedule(self.settings, self.cell, limits=self.limits)
         running: list[LaneRun] = []
+        self.under_way.clear()
         for _ in range(steps):
             self.now_ms += self.rng.choice((0, 1, 20, 400))
             self.cell = self.cell.with_dead_letters_written(self.cell.dead_letters.next_sequence - 1)
@@ -65,6 +69,16 @@ class World:
             mode = QueueMode.USUAL if not solo else QueueMode.QUIET if running else QueueMode.SOLO
             step = schedule.plan(self.now_ms, self.cell, mode)
             running += step.runs_now
+            if self.rng.random() < 0.3 and mode is QueueMode.USUAL:  # while the step is written
+                moved = self.rng.sample(running, min(len(running), 3))
+                if not all(self._move(run, schedule) for run in moved):
+                    return False
+                moved = [*schedule.go_on([run for run in moved if run.ended]), *schedule.spread(self.rng.choice((0, 1)))[0]]
+                self.counts["went on before a write"] += len(moved)
+                running = [run for run in (*running, *moved) if not run.ended]
+                if not all(self._move(run, schedule) for run in moved):
+                    return False
+                running = [run for run in running if not run.ended]
             if not step.is_empty:
                 self.cell = decode_cell(encode_cell(step.apply(self.cell)), where="here")
                 self.dead += [letter.message.offset for letter in step.letters]
@@ -78,6 +92,7 @@ class World:
                     return False
                 if run.ended:
                     running.remove(run)
+                    running += schedule.go_on([run]) if mode is QueueMode.USUAL else []
             if not running and self._is_done(schedule):
                 return True
         self._drain(schedule, running)
@@ -102,30 +117,31 @@ class World:
         """Let the executor work a little; False when the process died."""
         if run.ended:
             return True
-        if run.cancelled and self.rng.random() < 0.5:
+        if run.since_s is None and run.claim():
+            self.left[run] = run.lists() if run.list_max else deque((list(run.messages),) if run.is_batch else run.messages)
+            if run.list_max or not run.is_batch:
+                run.left = self.left[run]
+            run.since_s = 0
+        given, left = self.under_way.pop(run, None), self.left[run]
+        if given is None and (not left or (run.cancelled and self.rng.random() < 0.5)):
             run.ended = True
-        elif run.is_batch:
-            for at, row in enumerate(run.messages[run.done :]):
-                if not self._start(row, {one.offset for one in run.messages[:at]}):
+        elif given is None:
+            first = left.popleft()
+            given = first if isinstance(first, list) else [first]
+            for at, row in enumerate(given):
+                if not self._start(row, {one.offset for one in given[:at]}):
                     return False
-            bad = [at for at in range(len(run.messages)) if self._fails(run.messages[at])]
-            if bad and self.rng.random() < 0.5 and len(run.messages) > 1:
+            if self.rng.random() < 0.2:
+                self.under_way[run] = given
+                return True
+        if given is not None:
+            bad = [at for at, row in enumerate(given) if self._fails(row)]
+            if bad and self.rng.random() < 0.5 and len(given) > 1:
                 run.failure = Failure("raised", blamed=False)
             else:
-                upto = bad[0] if bad else len(run.messages)
-                self._succeed(run, upto)
-                run.failure = Failure("failed there") if bad else None
-            run.ended = True
-        else:
-            row = run.messages[run.done]
-            if not self._start(row):
-                return False
-            if self._fails(row):
-                run.failure = Failure("raised", rejected=self.rng.random() < 0.05)
-                run.ended = True
-            else:
-                self._succeed(run, 1)
-                run.ended = run.done == len(run.messages)
+                self._succeed(run, bad[0] if bad else len(given))
+                run.failure = Failure("failed there", rejected=not run.is_batch and self.rng.random() < 0.05) if bad else None
+            run.ended = bool(bad) or not left
         if run.ended or self.rng.random() < 0.5:
             schedule.report(run)
         return True
@@ -140,6 +156,9 @@ class World:
             self.wrong.append(
                 f"{row.offset} is started {self.started[row.offset]} times, nobody died, and it is told of another attempt"
             )
+        listed = row.offset in self.cell.tries or rows.group_hash(row.message_group, "") in self.cell.markers
+        if not listed and row.offset not in self.cell.granted:
+            self.wrong.append(f"{row.offset} is started before its grant is durable")
         if row.offset in self.succeeded and row.offset in self.dead:
             self.wrong.append(f"{row.offset} is run after it was given up")
         if self.settings.delivery_order == "ORDERLY":
@@ -206,6 +225,8 @@ def played(seed: int, **changes: object) -> World:
         retained=rng.choice((0, 5, 1000)),
         window=rng.choice((20, 100, 10_000)),
         tracked=rng.choice((30, 2000)),
+        shared_lanes=rng.choice((1, 2, 32)),
+        few_lanes=rng.choice((1, 8)),
     )
     groups = [None if rng.random() < 0.1 else f"g{int(rng.paretovariate(1))}" for _ in range(rng.choice((30, 300)))]
     groups = ["filtered" if rng.random() < 0.05 else group for group in groups]

@@ -56,7 +56,7 @@ def test_a_run_far_behind_of_which_all_was_taken_back_before_it_began_is_left_al
     cell = QueueCell().taken_by("w")
     schedule = PushSchedule(GroupSettings(delivery_order="CONCURRENT"), cell, limits=QueueLimits(window=20))  # type: ignore[arg-type]
     run, cell = begun(schedule, cell, 20)
-    assert [one.size for one in schedule.spread()] == [20]
+    assert [one.size for one in schedule.spread(0.0)[0]] == [20]
     assert (run.size, schedule.in_memory) == (0, 20)
     cell = schedule.plan(0, cell).apply(cell)
     run.ended = True
