@@ -6,7 +6,7 @@ Gauges are read at each scrape (`Metrics.watch`), so an idle consumer does nothi
 from __future__ import annotations
 
 import threading
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -185,11 +185,19 @@ class _Histogram:
         self.observe_all((value,))
 
     def observe_all(self, values: Iterable[float]) -> None:
-        found = [(bisect_left(self._buckets, value), value) for value in values]
+        values = sorted(values)  # then few buckets are looked for, and most often one has all
+        found: list[tuple[int, int]] = []
+        at = 0
+        while at < len(values):
+            place = bisect_left(self._buckets, values[at])
+            limit = bisect_right(values, self._buckets[place]) if place < len(self._buckets) else len(values)
+            found.append((place, limit - at))
+            at = limit
+        total = sum(values)
         with self._lock:
-            for place, value in found:
-                self._counts[place] += 1
-                self._sum += value
+            self._sum += total
+            for place, count in found:
+                self._counts[place] += count
 
     def distribution(self, metric: Metric, labels: tuple[str, ...]) -> Distribution:
         with self._lock:

@@ -165,7 +165,7 @@ class LazyMessages(Sequence[MessageView]):
         return [group for rows, places in parts for group in rows.groups(places)]
 
     def at(self, positions: list[int]) -> LazyMessages:
-        """Those at some positions, ascending."""
+        """The messages at some positions, ascending."""
         parts = self.parts
         if self.made is None and len(parts) == 1:
             get = _getter(positions)

@@ -83,8 +83,9 @@ def cut(batch: pa.RecordBatch, *, rows_max: int, bytes_max: int) -> pa.RecordBat
 def check_dense(batch: pa.RecordBatch, queue: int, start: int) -> None:
     """Raise `InternalError` unless these are all rows of ``queue`` from ``start`` on, in order."""
     offsets = batch.column("offset").to_numpy()
-    of_queue = bool((batch.column("queue").to_numpy() == queue).all())
-    if not of_queue or int(offsets[0]) != start or not bool((np.diff(offsets) == 1).all()):
+    queues = batch.column("queue").to_numpy()
+    dense = offsets.tobytes() == np.arange(start, start + len(offsets)).tobytes()  # quicker than numpy's comparison of few rows
+    if not dense or queues.tobytes() != np.full(len(queues), queue, np.int32).tobytes():
         raise InternalError(
             "rows of a queue are not dense",
             operation="fetch",

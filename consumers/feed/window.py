@@ -137,8 +137,8 @@ def _taken(arrivals: list[CachedEntry], queue: int, start: int, rows_max: int, b
         if taken and not piece.rows.schema.equals(taken[0].schema):
             break  # the topic's schema has changed between the two
         rows = piece.rows.slice(at - piece.first_offset)
-        whole = rows.num_rows <= left_rows and piece.size_bytes <= left_bytes
-        kept = rows if whole else cut(rows, rows_max=left_rows, bytes_max=left_bytes)
+        fits = piece.size_bytes <= left_bytes  # then no part of it need be measured
+        kept = rows.slice(0, left_rows) if fits else cut(rows, rows_max=left_rows, bytes_max=left_bytes)
         taken.append(kept)
         at += kept.num_rows
         left_rows -= kept.num_rows

@@ -115,8 +115,10 @@ class AssignedQueues(Generic[LifeT]):
     def room(self, life: QueueProcessor[Any]) -> tuple[int, int]:
         """(messages, bytes) that a queue may fetch: its part of the caches, and half of the rest."""
         count = max(1, len(self.queues))
-        messages = sum(one.schedule.in_memory for one in self.queues.values())
-        size = sum(one.schedule.in_memory * one.bytes_per_message for one in self.queues.values())
+        messages, size = 0, 0.0
+        for one in self.queues.values():
+            messages += one.schedule.in_memory
+            size += one.schedule.in_memory * one.bytes_per_message
         own = life.schedule.in_memory
         room = max(self._cache_messages // count - own, (self._cache_messages - messages) // 2, 1 if own == 0 else 0)
         room_bytes = max(self._cache_bytes / count - own * life.bytes_per_message, (self._cache_bytes - size) / 2)

@@ -57,7 +57,7 @@ class SpillTask:
         self._woken = asyncio.Event()
 
     def wake(self, cell: QueueCell) -> None:
-        if cell.spills or self._unnamed or self._limits.waiting is not None:
+        if cell.spills or self._unnamed or (self._limits.waiting is not None and self._schedule().tracked.count_waiting):
             self._woken.set()
 
     async def run(self, keeper: QueueKeeper) -> None:

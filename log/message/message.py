@@ -310,7 +310,7 @@ def _is_empty(lists: pa.Array | pa.ChunkedArray) -> bool:
 def _times(column: pa.Array | pa.ChunkedArray) -> Column:
     if column.null_count == len(column):
         return repeat(None)
-    ticks = column.cast(pa.int64())
+    ticks = column.view(pa.int64()) if isinstance(column, pa.Array) else column.cast(pa.int64())  # a view is far quicker
     if column.null_count:
         return [None if tick is None else _EPOCH + _MICROSECOND * tick for tick in ticks.to_pylist()]
     values = ticks.to_numpy()
