@@ -21,11 +21,12 @@ def append_varint(data: bytearray, number: int) -> None:
 
 def append_varints(data: bytearray, numbers: Iterable[int]) -> None:
     """Append several numbers by one call: a cell has dozens, most of a byte."""
+    append = data.append
     for number in numbers:
-        if 0 <= number < 0x80:
-            data.append(number)
-        else:
-            append_varint(data, number)
+        while number > 0x7F:
+            append(number & 0x7F | 0x80)
+            number >>= 7
+        append(number)  # refuses a negative one
 
 
 def append_bytes(data: bytearray, value: bytes) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-from collections import defaultdict
 from functools import lru_cache
 
 from msgspec.structs import replace
@@ -11,7 +10,7 @@ from msgspec.structs import replace
 from ...log.errors import DataDamaged, NewerFormatError
 from ...log.limits import NUMBER_MAX
 from ..cells.document import Codec
-from ..cells.varints import VarintReader, append_bytes, append_varint, append_varints
+from ..cells.varints import VarintReader, append_varint, append_varints
 from .cell import ACKS_KEPT, DeadLetters, LogWitness, Marker, MessageState, QueueCell, Receive, Spill, Tries
 from .offsets import OffsetSet, SettledOffsets
 
@@ -29,54 +28,70 @@ _TRACKED_MAX = 1 << 17
 
 
 def encode_cell(cell: QueueCell) -> bytes:
-    sections = _sections(cell)
-    data = bytearray([_WITH_SECTIONS if sections else _FORMAT])
-    append_varints(data, (cell.generation, cell.epoch))
-    append_bytes(data, cell.owner.encode())
+    shared, receives = _by_tries(cell)
+    sections = _sections(cell, receives)
+    data, owner = bytearray([_WITH_SECTIONS if sections else _FORMAT]), cell.owner.encode()
+    append_varints(data, (cell.generation, cell.epoch, len(owner)))
+    data += owner
     append_varints(data, (cell.step, cell.commands))
     data += cell.settled.encode()
     data += cell.granted.encode()
-    shared: defaultdict[Tries, list[int]] = defaultdict(list)
-    for offset, tries in cell.tries.items():
-        shared[tries if tries.receive is None else replace(tries, receive=None)].append(offset)
-    append_varint(data, len(shared))
+    append_varints(data, (len(shared),))
     for tries, offsets in shared.items():
         data += _tries(tries)
         data += (OffsetSet(offsets[0], 1) if len(offsets) == 1 else OffsetSet.of_offsets(offsets)).encode()
-    append_varint(data, len(cell.markers))
+    append_varints(data, (len(cell.markers),))
     for group, marker in cell.markers.items():
         data += _marker(group, marker)
-    append_varints(data, (cell.dead_letters.next_sequence, len(cell.dead_letters.assigned), *cell.dead_letters.assigned))
+    letters = cell.dead_letters
+    append_varints(data, (letters.next_sequence, len(letters.assigned), *letters.assigned))
     if sections:
         append_varint(data, len(sections))
     for number, section in sections.items():
-        append_varint(data, number)
-        append_bytes(data, section)
+        append_varints(data, (number, len(section)))
+        data += section
     return bytes(data)
 
 
-def _sections(cell: QueueCell) -> dict[int, bytes]:
+def _by_tries(cell: QueueCell) -> tuple[dict[Tries, list[int]], dict[tuple[int, int], list[int]]]:
+    """The offsets with the same tries, and those out to the same named receive."""
+    shared: dict[Tries, list[int]] = {}
+    receives: dict[tuple[int, int], list[int]] = {}
+    last: Tries | None = None
+    alike: list[int] = []
+    named: list[int] | None = None
+    for offset, tries in cell.tries.items():
+        if tries is not last:  # those that were handed out together mostly have one object, which need not be hashed again
+            last, receive = tries, tries.receive
+            alike = shared.setdefault(tries if receive is None else replace(tries, receive=None), [])
+            named = None if receive is None else receives.setdefault((receive.attempt, receive.holder), [])
+        alike.append(offset)
+        if named is not None:
+            named.append(offset)
+    return shared, receives
+
+
+def _sections(cell: QueueCell, receives: dict[tuple[int, int], list[int]]) -> dict[int, bytes]:
     sections: dict[int, bytes] = {}
     if cell.transactions:
         sections[_TRANSACTIONS] = b"".join(bytes.fromhex(one) for one in sorted(cell.transactions))
     if cell.spills:
         sections[_SPILLS] = b"".join(map(_spill, cell.spills))
-    if cell.dead_letters.former or cell.dead_letters.lost:
+    dead = cell.dead_letters
+    if dead.former or dead.lost:
         letters = bytearray()
-        append_varint(letters, cell.dead_letters.former)
-        append_varint(letters, cell.dead_letters.lost)
+        append_varint(letters, dead.former)
+        append_varint(letters, dead.lost)
         sections[_LETTERS] = bytes(letters)
     if cell.ack_writes:
         data = bytearray()
-        append_varint(data, cell.ack_writes)
+        append_varints(data, (cell.ack_writes,))
         sections[_ACKS] = bytes(data) + struct.pack(f"<{len(cell.acks)}Q", *cell.acks)
     if cell.seen is not None:
-        seen = bytearray()
-        append_varint(seen, cell.seen.entry)
-        sections[_SEEN] = bytes(seen) + struct.pack("<2Q", cell.seen.digest, cell.seen.group)
-    if receives := _receives(cell):
-        sections[_RECEIVES] = receives
-    for number, pairs in ((_REFUSED, cell.dead_letters.refused), (_KEPT, cell.dead_letters.kept)):
+        sections[_SEEN] = _seen(cell.seen)
+    if named := _receives(cell, receives):
+        sections[_RECEIVES] = named
+    for number, pairs in ((_REFUSED, dead.refused), (_KEPT, dead.kept)):
         if pairs:
             section = bytearray()
             for pair in pairs:
@@ -86,19 +101,24 @@ def _sections(cell: QueueCell) -> dict[int, bytes]:
     return sections
 
 
-def _receives(cell: QueueCell) -> bytes:
+@lru_cache(maxsize=1_024)  # an owner writes the same, until the log goes on
+def _seen(witness: LogWitness) -> bytes:
+    data = bytearray()
+    append_varint(data, witness.entry)
+    return bytes(data) + struct.pack("<2Q", witness.digest, witness.group)
+
+
+def _receives(cell: QueueCell, of_tries: dict[tuple[int, int], list[int]]) -> bytes:
     """Each receive once: hashes, offsets, and lanes' places among the markers with the receive's ends."""
-    named: defaultdict[tuple[int, int], tuple[list[int], list[tuple[int, int]]]] = defaultdict(lambda: ([], []))
-    for offset, tries in cell.tries.items():
-        if (receive := tries.receive) is not None:
-            named[receive.attempt, receive.holder][0].append(offset)
+    of_lanes: dict[tuple[int, int], list[tuple[int, int]]] = {}
     for place, marker in enumerate(cell.markers.values()):
         if (receive := marker.tries.receive) is not None:
-            named[receive.attempt, receive.holder][1].append((place, receive.end - marker.head))
+            of_lanes.setdefault((receive.attempt, receive.holder), []).append((place, receive.end - marker.head))
     data = bytearray()
-    for hashes, (offsets, lanes) in named.items():
+    for hashes in {**of_tries, **of_lanes}:
+        lanes = of_lanes.get(hashes, [])
         data += b"".join(one.to_bytes(_HASH_BYTES, "little") for one in hashes)
-        data += OffsetSet.of_offsets(offsets).encode()
+        data += OffsetSet.of_offsets(of_tries.get(hashes, [])).encode()
         append_varint(data, len(lanes))
         for place, length in lanes:
             append_varint(data, place)

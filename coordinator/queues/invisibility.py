@@ -79,19 +79,25 @@ def acknowledged_all(cell: QueueCell, acks: Sequence[Acknowledgement]) -> tuple[
     tries, markers = dict(cell.tries), dict(cell.markers)
     draft = replace(cell, tries=tries, markers=markers)
     refusals: dict[int, ReceiptRefused] = {}
-    settled: list[int] = []
     for place, ack in enumerate(acks):
+        handle = ack.handle
         try:
-            if (marker := _acknowledge(draft, ack)) is None:
-                settled.append(ack.handle.offset)
-                del tries[ack.handle.offset]
+            if (
+                handle.lane is None
+                and handle.generation == cell.generation >= ack.known
+                and (one := tries.get(handle.offset)) is not None
+                and one.state is MessageState.OUT
+                and one.attempts == handle.attempt
+                and ack.now_ms < one.due_ms
+            ):
+                del tries[handle.offset]  # as of most: the checks would find nothing
+            elif (marker := _acknowledge(draft, ack)) is None:
+                del tries[handle.offset]
             else:
-                markers[ack.handle.lane or 0] = marker
+                markers[handle.lane or 0] = marker
         except ReceiptRefused as refusal:
             refusals[place] = refusal
-    if len(refusals) == len(acks):
-        return cell, refusals
-    return draft.with_settled(OffsetSet.of_offsets(settled)), refusals
+    return cell if len(refusals) == len(acks) else draft, refusals  # listed messages count as settled already
 
 
 def _acknowledge(cell: QueueCell, ack: Acknowledgement) -> Marker | None:

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from ...log.limits import NUMBER_MAX
 from ..cells.inflation import inflated
-from ..cells.varints import VarintReader, append_bytes, append_varint
+from ..cells.varints import VarintReader, append_varint, append_varints
 
 OffsetRange: TypeAlias = tuple[int, int]
 """(first, limit): the offsets from ``first`` up to ``limit`` (exclusive)."""
@@ -102,10 +102,7 @@ class OffsetSet(Struct, frozen=True, gc=False):
 
     def encode(self) -> bytes:
         """About a bit an offset at most."""
-        data = bytearray()
-        append_varint(data, self.base)
-        append_bytes(data, _encode_bits(self.bits))
-        return bytes(data)
+        return _encoded(self.base, self.bits)
 
     @staticmethod
     def decode(reader: VarintReader) -> OffsetSet:
@@ -161,10 +158,7 @@ class SettledOffsets(Struct, frozen=True, gc=False):
         return [*found, (start, limit)] if start < limit else found
 
     def encode(self) -> bytes:
-        data = bytearray()
-        append_varint(data, self.floor)
-        append_bytes(data, _encode_bits(self.above))
-        return bytes(data)
+        return _encoded(self.floor, self.above)
 
     @staticmethod
     def decode(reader: VarintReader) -> SettledOffsets:
@@ -190,6 +184,13 @@ def _rebased(base: int, bits: int) -> OffsetSet:
         return OffsetSet()
     zeros = (bits & -bits).bit_length() - 1
     return OffsetSet(base + zeros, bits >> zeros)
+
+
+def _encoded(base: int, bits: int) -> bytes:
+    data, encoded = bytearray(), _encode_bits(bits)
+    append_varints(data, (base, len(encoded)))
+    data += encoded
+    return bytes(data)
 
 
 def _encode_bits(bits: int) -> bytes:
