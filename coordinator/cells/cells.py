@@ -7,10 +7,11 @@ on the same version, until a read shows this write or another.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TypeVar
+from functools import partial
+from typing import Any, TypeAlias, TypeVar
 
 from ...log.errors import (
     AccessRefused,
@@ -27,6 +28,7 @@ from ...log.runtime.backoff import Backoff
 from ...log.runtime.runtime import Runtime
 from ...log.stores.protocol import Conflict
 from ..tables import Cell, CellTable, CellVersion
+from ..tables.protocol import begin_put_of
 
 T = TypeVar("T")
 
@@ -40,6 +42,8 @@ _KNOWN_BYTES_MAX = 64 * MIB
 """The bytes of remembered cells."""
 _ATTEMPT_S = 3.0
 """The timeout of one try."""
+_UNCLEAR = (PermissionDenied, Conflict, StoreUnavailable, StorageFull)
+"""Answers to a write that only a read explains."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +65,20 @@ class CellChanged(PenstockError):
         self.stored = stored
 
 
+Ended: TypeAlias = Callable[["StoredCell | BaseException"], None]
+"""Hears of a write's end: the cell, or what `Cells.write` raises."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _CellWrite:
+    key: str
+    data: bytes
+    id: str
+    stored: bytes
+    expected: CellVersion | None
+    deadline_s: float
+
+
 class Cells:
     """The cells of one table, for one process."""
 
@@ -68,6 +86,11 @@ class Cells:
         self._table = table
         self._runtime = runtime
         self._known: dict[str, StoredCell] = {}
+        self._begin_put = begin_put_of(table)
+        self._on_their_way: dict[_CellWrite, tuple[float, Ended]] = {}
+        """Writes that no task waits for, with the ends of their times."""
+        self._timer: asyncio.TimerHandle | None = None
+        self._tasks: set[asyncio.Task[StoredCell]] = set()
 
     @property
     def url(self) -> str:
@@ -124,42 +147,98 @@ class Cells:
         Raises `CellChanged` for another's write, and `UnknownOutcome` after ``deadline_s`` (monotonic clock): the write may still be carried out,
         until another follows. A refusal is raised only if nothing can have been carried out.
         """
+        write = self._new_write(key, data, on, deadline_s)
+        try:
+            return await self._put(write)
+        except _UNCLEAR as error:
+            return await self._cleared(write, error)
+
+    def begin_write(self, key: str, data: bytes, *, on: StoredCell | None, deadline_s: float, ended: Ended) -> None:
+        """`write`, whose end is told: without a task and its turns of the event loop where the table can do that, and all goes well."""
+        if self._begin_put is None:
+            self._spawn(self.write(key, data, on=on, deadline_s=deadline_s), ended)
+            return
+        write = self._new_write(key, data, on, deadline_s)
+        loop = asyncio.get_running_loop()
+        self._on_their_way[write] = (loop.time() + _ATTEMPT_S, ended)
+        if self._timer is None:
+            self._timer = loop.call_later(_ATTEMPT_S, self._look_for_answers)
+        try:
+            self._begin_put(key, write.stored, write.expected, partial(self._told, write))
+        except PenstockError as error:
+            self._told(write, error)
+
+    def _told(self, write: _CellWrite, answer: CellVersion | PenstockError) -> None:
+        _, ended = self._on_their_way.pop(write, (0.0, None))
+        if ended is None:
+            return  # nobody waited that long
+        if isinstance(answer, CellVersion):
+            ended(StoredCell(write.data, answer, write.id))
+        elif isinstance(answer, _UNCLEAR):
+            self._spawn(self._cleared(write, answer), ended)
+        else:
+            ended(answer)
+
+    def _look_for_answers(self) -> None:
+        """One timer for all writes: one for each would cost as much as half of what becomes of it."""
+        loop = asyncio.get_running_loop()
+        for write, (until_s, _) in list(self._on_their_way.items()):
+            if until_s <= loop.time():
+                self._told(write, _no_answer("put", write.key))
+        untils = [until_s for until_s, _ in self._on_their_way.values()]
+        self._timer = loop.call_at(min(untils), self._look_for_answers) if untils else None
+
+    def _spawn(self, work: Coroutine[Any, Any, StoredCell], ended: Ended) -> None:
+        def tell(task: asyncio.Task[StoredCell]) -> None:
+            self._tasks.discard(task)
+            if not task.cancelled():
+                error = task.exception()
+                ended(task.result() if error is None else error)
+
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(tell)
+
+    def _new_write(self, key: str, data: bytes, on: StoredCell | None, deadline_s: float) -> _CellWrite:
         write_id = self._runtime.new_id()
-        stored = bytes.fromhex(write_id) + data
-        expected = on.version if on else None
+        return _CellWrite(key, data, write_id, bytes.fromhex(write_id) + data, on.version if on else None, deadline_s)
+
+    async def _put(self, write: _CellWrite) -> StoredCell:
+        version = await _answer("put", write.key, lambda: self._table.put(write.key, write.stored, expected=write.expected))
+        return StoredCell(write.data, version, write.id)
+
+    async def _cleared(self, write: _CellWrite, cause: PenstockError) -> StoredCell:
+        """What became of a write that had this answer; it is tried again."""
         backoff, in_doubt = Backoff(_PAUSE_S), False
-        cause: PenstockError
         while True:
+            if not isinstance(cause, PermissionDenied):
+                in_doubt = in_doubt or not isinstance(cause, StorageFull | AccessRefused)
+            elif not in_doubt:
+                raise cause  # nothing can arrive later
             try:
-                version = await _answer("put", key, lambda: self._table.put(key, stored, expected=expected))
-                return StoredCell(data, version, write_id)
-            except PermissionDenied as error:
-                if not in_doubt:
-                    raise  # nothing can arrive later
-                cause = error
-            except (Conflict, StoreUnavailable, StorageFull) as error:
-                in_doubt = in_doubt or not isinstance(error, StorageFull | AccessRefused)
-                cause = error
-            try:
-                found = await self.read(key)
+                found = await self.read(write.key)
             except (StoreUnavailable, PermissionDenied) as error:
                 cause = error
             else:
-                if found is not None and found.write_id == write_id:
+                if found is not None and found.write_id == write.id:
                     return found
-                if (found.version if found else None) != expected:
-                    raise CellChanged(key, found)
+                if (found.version if found else None) != write.expected:
+                    raise CellChanged(write.key, found)
             pause_s = backoff.next_s()
-            if self._runtime.clock.monotonic_s() + pause_s >= deadline_s:
+            if self._runtime.clock.monotonic_s() + pause_s >= write.deadline_s:
                 if not in_doubt:
                     raise cause
                 raise UnknownOutcome(
                     "the cell may have been written, and the table does not tell",
                     operation="write a cell",
-                    object=key,
+                    object=write.key,
                     observed=cause,
                 ) from cause
             await asyncio.sleep(pause_s * (0.5 + self._runtime.random.random() / 2))
+            try:
+                return await self._put(write)
+            except _UNCLEAR as error:
+                cause = error
 
     async def drop(self, key: str, *, on: StoredCell) -> None:
         """Remove an unneeded, unchanged cell. Tried once: nothing may depend on the removal."""
@@ -199,4 +278,8 @@ async def _answer(operation: str, key: str, ask: Callable[[], Awaitable[T]]) -> 
         async with asyncio.timeout(_ATTEMPT_S):
             return await ask()
     except TimeoutError as error:
-        raise StoreUnavailable("no answer", operation=operation, object=key, expected=f"within {_ATTEMPT_S:g} s") from error
+        raise _no_answer(operation, key) from error
+
+
+def _no_answer(operation: str, key: str) -> StoreUnavailable:
+    return StoreUnavailable("no answer", operation=operation, object=key, expected=f"within {_ATTEMPT_S:g} s")

@@ -24,6 +24,11 @@ class Waiter(Generic[R]):
     done: asyncio.Future[R] = field(default_factory=_future, kw_only=True)
     refusal: PenstockError | None = field(default=None, kw_only=True)
 
+    @property
+    def is_over(self) -> bool:
+        """Whether nobody waits any more."""
+        return self.done.done()
+
     def settle(self, result: R) -> None:
         """Answer the caller, if still there: by the refusal, or the result."""
         if self.refusal is not None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import Protocol, TypeAlias
 
 from msgspec.structs import replace
@@ -40,6 +41,24 @@ class CellFull(RetryError):
     kind = "cell_full"
 
 
+class CellRequest(Protocol):
+    """A requested change, and who hears of its end."""
+
+    @property
+    def change(self) -> Change: ...
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nobody wants it any more."""
+        ...
+
+    def settle(self, result: QueueCell, /) -> None:
+        """Hear that the change is durable in this cell."""
+        ...
+
+    def fail(self, error: PenstockError, /) -> None: ...
+
+
 class Holder(Protocol):
     """A member of a group, while its worker's lease lasts."""
 
@@ -62,6 +81,8 @@ class QueueKeeper:
         self.cell = cell
         self.size_bytes = len(stored.data)
         self.writes = 0
+        self.merges = 0
+        """The times that another's write was found below."""
         self.taken_from = ""
         """The former owner that did not release the queue."""
         self.ended = asyncio.Event()
@@ -69,8 +90,9 @@ class QueueKeeper:
         self.seen: Callable[[], LogWitness] | None = None
         """The owner's knowledge; None until it agrees with the cell."""
         self._stored = stored
-        self._gathered: list[_Request] = []
-        self._writer: asyncio.Task[None] | None = None
+        self._gathered: list[CellRequest] = []
+        self._writing = False
+        """Whether what gathers will be written."""
 
     @property
     def epoch(self) -> int:
@@ -84,16 +106,32 @@ class QueueKeeper:
             raise self._lost("the hold on the queue is over")
         request = _Request(change)
         self._gathered.append(request)
-        if self._writer is None or self._writer.done():
-            self._writer = asyncio.ensure_future(self._write_gathered())
+        if not self._writing:  # what is asked in the same turn goes into the same write
+            self._writing = True
+            asyncio.get_running_loop().call_soon(self._write_gathered)
         return await request.done
+
+    def carry_out(self, *requests: CellRequest) -> None:
+        """Make changes by one write, begun at once unless one is under way. Each hears of its end, perhaps before this returns."""
+        if self.ended.is_set():
+            for one in requests:
+                one.fail(self._lost("the hold on the queue is over"))
+            return
+        self._gathered += requests
+        if not self._writing:
+            self._writing = True
+            self._write_gathered()
 
     async def look(self) -> QueueCell:
         """Read others' acknowledgements. Raises `OwnershipLost`, and what the table raises."""
         known = self._stored
         found = await self._cells.read(self.key)
-        writing = self._writer is not None and not self._writer.done()
-        if self._stored is known and not writing and not self.ended.is_set() and (found is None or found.version != known.version):
+        if (
+            self._stored is known
+            and not self._writing
+            and not self.ended.is_set()
+            and (found is None or found.version != known.version)
+        ):
             try:
                 self.cell = self._merged(CellChanged(self.key, found))
             except OwnershipLost:
@@ -111,44 +149,77 @@ class QueueKeeper:
         """End the hold without a write."""
         self.ended.set()
 
-    async def _write_gathered(self) -> None:
-        while self._gathered:
-            gathered, self._gathered = self._gathered, []
-            try:
-                await self._write([one for one in gathered if not one.done.cancelled()])
-            except PenstockError as error:
-                self.ended.set()
-                lost = error if isinstance(error, OwnershipLost) else self._lost("the cell could not be written", error)
-                for one in [*gathered, *self._gathered]:
-                    one.fail(lost)
-                self._gathered.clear()
+    def _write_gathered(self) -> None:
+        """Write, by one call after the other, until nothing gathers."""
+        gathered, self._gathered = self._gathered, []
+        if gathered:
+            self._write(self.cell, gathered)
+        else:
+            self._writing = False
 
-    async def _write(self, gathered: list[_Request]) -> None:
-        base = self.cell
-        while True:
-            cell, made = _apply(base, gathered)
-            seen = self.seen() if self.seen is not None else None
-            data = encode_cell(_stamped(cell, base, seen))
-            if len(data) > ROOM_BYTES and len(data) > (room := max(ROOM_BYTES, len(encode_cell(_stamped(base, base, seen))))):
-                cell, made = _apply_what_fits(base, gathered, room)
-                data = encode_cell(_stamped(cell, base, seen))
-            if not made:
-                return
+    def _write(self, base: QueueCell, gathered: list[CellRequest]) -> None:
+        try:
+            cell, made, data = self._changed(base, gathered)
+            if made:
+                self.writes += 1
+                self._cells.begin_write(
+                    self.key,
+                    data,
+                    on=self._stored,
+                    deadline_s=self._holder.until_s,
+                    ended=partial(self._written, cell, made, gathered),
+                )
+        except Exception as error:  # noqa: BLE001 - those who wait must hear of it
+            self._lose(error, gathered)
+            return
+        if not made:
+            self._write_gathered()
+
+    def _changed(self, base: QueueCell, gathered: list[CellRequest]) -> tuple[QueueCell, list[CellRequest], bytes]:
+        """The cell with all changes that are possible and fit, their requests, and its bytes."""
+        cell, made = _apply(base, gathered)
+        seen = self.seen() if self.seen is not None else None
+        cell = _stamped(cell, base, seen)
+        data = encode_cell(cell)
+        if len(data) > ROOM_BYTES and len(data) > (room := max(ROOM_BYTES, len(encode_cell(_stamped(base, base, seen))))):
+            cell, made = _apply_what_fits(base, gathered, room)
             cell = _stamped(cell, base, seen)
-            self.writes += 1
+            data = encode_cell(cell)
+        return cell, made, data
+
+    def _written(
+        self, cell: QueueCell, made: list[CellRequest], gathered: list[CellRequest], answer: StoredCell | BaseException
+    ) -> None:
+        if isinstance(answer, CellChanged):
             try:
-                self._stored = await self._cells.write(self.key, data, on=self._stored, deadline_s=self._holder.until_s)
-                break
-            except CellChanged as changed:
-                base, self._stored = self._merged(changed), changed.stored or self._stored
-                if base.step == cell.step:
-                    cell = base  # this write was carried out, and another's acknowledgement is on top of it
-                    break
+                base, self._stored = self._merged(answer), answer.stored or self._stored
+            except Exception as error:  # noqa: BLE001 - those who wait must hear of it
+                self._lose(error, gathered)
+                return
+            if base.step != cell.step:
+                self._write(base, gathered)
+                return
+            cell = base  # this write was carried out, and another's acknowledgement is on top of it
+        elif isinstance(answer, BaseException):
+            self._lose(answer, gathered)
+            return
+        else:
+            self._stored = answer
         self.cell, self.size_bytes = cell, len(self._stored.data)
         for one in made:
             one.settle(cell)
+        self._write_gathered()
+
+    def _lose(self, error: BaseException, gathered: list[CellRequest]) -> None:
+        self.ended.set()
+        lost = error if isinstance(error, OwnershipLost) else self._lost("the cell could not be written", error)
+        failed, self._gathered = [*gathered, *self._gathered], []
+        for one in failed:
+            one.fail(lost)
+        self._writing = False
 
     def _merged(self, changed: CellChanged) -> QueueCell:
+        self.merges += 1
         if changed.stored is None:
             raise self._lost("the cell was deleted", changed)
         stored = decode_cell(changed.stored.data, where=self.key)
@@ -199,11 +270,12 @@ def _stamped(cell: QueueCell, base: QueueCell, seen: LogWitness | None) -> Queue
     return replace(cell, step=base.step + 1, seen=cell.seen if seen is None else seen)
 
 
-def _apply(base: QueueCell, gathered: list[_Request]) -> tuple[QueueCell, list[_Request]]:
+def _apply(base: QueueCell, gathered: list[CellRequest]) -> tuple[QueueCell, list[CellRequest]]:
     """The cell with all possible changes, and their requests; a failed one's caller gets its error."""
-    cell, made = base, []
+    cell = base
+    made: list[CellRequest] = []
     for one in gathered:
-        if one.done.done():
+        if one.is_over:
             continue
         try:
             cell = one.change(cell)
@@ -216,10 +288,11 @@ def _apply(base: QueueCell, gathered: list[_Request]) -> tuple[QueueCell, list[_
     return cell, made
 
 
-def _apply_what_fits(base: QueueCell, gathered: list[_Request], room_bytes: int) -> tuple[QueueCell, list[_Request]]:
-    cell, made = base, []
+def _apply_what_fits(base: QueueCell, gathered: list[CellRequest], room_bytes: int) -> tuple[QueueCell, list[CellRequest]]:
+    cell = base
+    made: list[CellRequest] = []
     for one in gathered:
-        if one.done.done():
+        if one.is_over:
             continue
         grown = one.change(cell)
         if (size := len(encode_cell(grown))) <= room_bytes:

@@ -5,10 +5,10 @@ A cell is a few KiB of bytes that change only by compare-and-set. ``tests/coordi
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypeAlias, runtime_checkable
 
 from ...log.errors import CallError, InvalidArgument, LimitExceeded, PenstockError
 from ...log.limits import PATH_PART_BYTES_MAX
@@ -92,6 +92,16 @@ class CellTable(Protocol):
     async def close(self) -> None:
         """Later calls may raise `ClosedError`."""
         ...
+
+
+Told: TypeAlias = Callable[[CellVersion | PenstockError], None]
+"""Hears of a put: the cell's new version, or the error that `CellTable.put` raises. Called once, by the event loop."""
+BeginPut: TypeAlias = Callable[[str, bytes, CellVersion | None, Told], None]
+
+
+def begin_put_of(table: CellTable) -> BeginPut | None:
+    """The table's way to put without a coroutine and its turns of the event loop, if it has one: ``begin_put(key, data, expected, told)``."""
+    return getattr(table, "begin_put", None)
 
 
 @lru_cache(maxsize=1_024)  # a cell is written under one key again and again

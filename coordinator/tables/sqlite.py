@@ -11,24 +11,28 @@ from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
+from queue import Empty, SimpleQueue
 from typing import cast
 
 from ...log.errors import PenstockError, unforeseen
 from ...log.runtime.runtime import Runtime
 from ...log.stores.protocol import Conflict
-from .protocol import Cell, CellVersion, check_cell, check_cell_key
+from .protocol import Cell, CellVersion, Told, check_cell, check_cell_key
 from .sqlite_file import LOCK_WAIT_MAX_S, CellWrite, Deletion, SqliteFile
 from .threads import TableThreads
 from .versions import first_number, number_of, version_of
 
 _TOGETHER_MAX = 64
+_LINGERS_S = 0.05
+"""The time for which the writing thread stays for the next write: to hand it to a pool takes a fifth of what the write takes."""
 
 
 @dataclass(slots=True, eq=False)
 class _Change:
     wanted: CellWrite | Deletion
-    outcome: asyncio.Future[bool | PenstockError]
-    """Whether a cell changed, or the error that leaves this unknown."""
+    loop: asyncio.AbstractEventLoop
+    told: Callable[[bool | PenstockError], None]
+    """Hears, by that loop, whether a cell changed, or the error that leaves this unknown."""
 
 
 class SqliteTable:
@@ -60,6 +64,9 @@ class SqliteTable:
         self._waiting: deque[_Change] = deque()
         self._committing = False
         """Whether the writing thread will look at what waits."""
+        self._lingers = False
+        """Whether it waits to be told of more."""
+        self._more: SimpleQueue[None] = SimpleQueue()
         self._lock = threading.Lock()
         self._reads = TableThreads("penstock-sqlite-read", 1, url=self.url)
         self._writes = TableThreads("penstock-sqlite-write", 1, url=self.url)
@@ -74,11 +81,19 @@ class SqliteTable:
         return next((Cell(cast("bytes", data), version_of(version)) for data, version in rows), None)
 
     async def put(self, key: str, data: bytes, *, expected: CellVersion | None) -> CellVersion:
-        check_cell(key, data)
-        replaced = number_of(expected) if expected is not None else None
-        version = first_number(self._runtime) if replaced is None else replaced + 1
-        await self._change("put", expected, CellWrite(key, version, data, replaced))
-        return version_of(version)
+        write = self._write(key, data, expected)
+        await self._change("put", expected, write)
+        return version_of(write.version)
+
+    def begin_put(self, key: str, data: bytes, expected: CellVersion | None, told: Told) -> None:
+        """`put`, whose end is told. What was not begun raises."""
+        write = self._write(key, data, expected)
+
+        def hear(outcome: bool | PenstockError) -> None:
+            told(version_of(write.version) if outcome is True else _error("put", expected, write, outcome))
+
+        self._writes.check()
+        self._add(_Change(write, asyncio.get_running_loop(), hear))
 
     async def delete(self, key: str, *, expected: CellVersion) -> None:
         check_cell_key(key)
@@ -104,52 +119,70 @@ class SqliteTable:
         if self._writes.forked:
             return
         self._closing.set()
+        self._more.put(None)
         await self._writes.close(self._writer.close)
         await self._reads.close(self._reader.close)
 
+    def _write(self, key: str, data: bytes, expected: CellVersion | None) -> CellWrite:
+        check_cell(key, data)
+        replaced = number_of(expected) if expected is not None else None
+        return CellWrite(key, first_number(self._runtime) if replaced is None else replaced + 1, data, replaced)
+
     async def _change(self, operation: str, expected: CellVersion | None, wanted: CellWrite | Deletion) -> None:
         self._writes.check()
-        change = _Change(wanted, asyncio.get_running_loop().create_future())
+        loop = asyncio.get_running_loop()
+        outcome: asyncio.Future[bool | PenstockError] = loop.create_future()
+
+        def hear(found: bool | PenstockError) -> None:
+            if not outcome.done():
+                outcome.set_result(found)
+
+        change = _Change(wanted, loop, hear)
+        try:
+            self._add(change)
+            found = await outcome
+        except BaseException:
+            self._withdraw(change)
+            raise
+        if found is not True:
+            raise _error(operation, expected, wanted, found)
+
+    def _add(self, change: _Change) -> None:
         with self._lock:
             self._waiting.append(change)
             begin, self._committing = not self._committing, True
-        try:
-            if begin:
-                self._begin()
-            outcome = await change.outcome
-        except BaseException:
-            with self._lock, suppress(ValueError):  # cancelled or closed: a change that is not on its way yet stays undone
-                self._waiting.remove(change)
-            raise
-        if isinstance(outcome, PenstockError):
-            error = copy(outcome)  # all changes of one transaction share it
-            error.operation = operation
-            raise error from outcome
-        if not outcome:
-            raise Conflict(
-                "the cell is not as expected",
-                operation=operation,
-                object=wanted.key,
-                expected=expected.token if expected else "no cell",
-            )
+            lingers, self._lingers = self._lingers, False
+        if lingers:
+            self._more.put(None)
+        if begin:
+            try:
+                self._writes.begin(self._commit_waiting)
+            except BaseException:
+                self._committing = False
+                self._withdraw(change)
+                raise
 
-    def _begin(self) -> None:
-        try:
-            self._writes.begin(self._commit_waiting)
-        except BaseException:
-            self._committing = False
-            raise
+    def _withdraw(self, change: _Change) -> None:
+        with self._lock, suppress(ValueError):  # cancelled or closed: a change that is not on its way yet stays undone
+            self._waiting.remove(change)
 
     def _commit_waiting(self) -> None:
         """Commit until nothing waits: what gathered during a commit goes into the next one, without a turn of the event loop between them."""
+        lingered = False
         while True:
             with self._lock:
                 changes = self._next_together()
-                if not changes:
-                    self._committing = False
+                if not changes and (lingered or self._closing.is_set()):
+                    self._committing = self._lingers = False
                     return
+                self._lingers = not changes
+            if lingered := not changes:
+                with suppress(Empty):
+                    self._more.get(timeout=_LINGERS_S)
+                    lingered = False
+                continue
             outcomes = self._committed([change.wanted for change in changes])
-            for loop in {change.outcome.get_loop() for change in changes}:
+            for loop in {change.loop for change in changes}:
                 with suppress(RuntimeError):  # the loop is closed: nobody waits
                     loop.call_soon_threadsafe(_tell, loop, changes, outcomes)
 
@@ -166,6 +199,8 @@ class SqliteTable:
             return [unforeseen(error, operation="write cells")] * len(wanted)
 
     def _next_together(self) -> list[_Change]:
+        if len(self._waiting) == 1:
+            return [self._waiting.popleft()]
         together: dict[str, _Change] = {}
         for change in self._waiting:
             if isinstance(change.wanted, CellWrite) or not together:
@@ -179,5 +214,21 @@ class SqliteTable:
 
 def _tell(loop: asyncio.AbstractEventLoop, changes: Sequence[_Change], outcomes: Sequence[bool | PenstockError]) -> None:
     for change, outcome in zip(changes, outcomes, strict=True):
-        if change.outcome.get_loop() is loop and not change.outcome.done():
-            change.outcome.set_result(outcome)
+        if change.loop is loop:
+            change.told(outcome)
+
+
+def _error(
+    operation: str, expected: CellVersion | None, wanted: CellWrite | Deletion, outcome: bool | PenstockError
+) -> PenstockError:
+    """What the caller of an operation gets that was not carried out."""
+    if isinstance(outcome, PenstockError):
+        error = copy(outcome)  # all changes of one transaction share it
+        error.operation, error.__cause__ = operation, outcome
+        return error
+    return Conflict(
+        "the cell is not as expected",
+        operation=operation,
+        object=wanted.key,
+        expected=expected.token if expected else "no cell",
+    )

@@ -24,6 +24,8 @@ LOCK_WAIT_MAX_S = 2.0
 _WAIT_IN_SQLITE_S = 0.018
 """The wait inside SQLite: after 1, 2, 5 and 10 ms its pauses are so long that others are always quicker."""
 _RETRY_MIN_S, _RETRY_MAX_S = 0.0002, 0.002
+_PUT_ONE = "UPDATE cells SET version = ?, data = ? WHERE key = ? AND version = ?"
+"""As of most writes, when one has the table for itself: in half the time."""
 _PUT_ALL = """
     INSERT INTO cells (key, version, data)
     WITH wanted (key, version, data, expected) AS (VALUES (...))
@@ -91,6 +93,9 @@ class SqliteFile:
         def put() -> list[bool]:
             connection = self._opened(create=True)
             assert connection is not None, "it was made"
+            if len(puts) == 1 and puts[0].expected is not None:
+                key, version, data, expected = puts[0]
+                return [connection.execute(_PUT_ONE, (version, data, key, expected)).rowcount > 0]
             left = list(puts)
             while left and not connection.execute(_put_all(len(left)), [value for one in left for value in one]).rowcount:
                 left = [one for one in left if _version(connection, one.key) == one.expected]

@@ -38,8 +38,11 @@ class TableThreads:
     def begin(self, work: Callable[[], None]) -> None:
         """Begin work that tells its end by itself. Raises as `run`."""
         self.check()
-        with closed_with_process(object=self._url, hint=_HINT):
+        try:
             self._pool.submit(work)
+        except RuntimeError:
+            with closed_with_process(object=self._url, hint=_HINT):
+                raise
 
     def check(self) -> None:
         """Raise as `run` does."""

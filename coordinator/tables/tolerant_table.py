@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from ...log.errors import PenstockError
 from ...log.stores.refusals import Refusals
-from .protocol import Cell, CellTable, CellVersion
+from .protocol import BeginPut, Cell, CellTable, CellVersion, Told, begin_put_of
 
 
 class TolerantTable:
@@ -16,6 +17,8 @@ class TolerantTable:
         self._inner = inner
         self.refusals = refusals
         self.lists_cheaply = inner.lists_cheaply
+        begin = begin_put_of(inner)
+        self.begin_put: BeginPut | None = None if begin is None else partial(self._begin_put, begin)
 
     @property
     def url(self) -> str:
@@ -26,6 +29,9 @@ class TolerantTable:
 
     async def put(self, key: str, data: bytes, *, expected: CellVersion | None) -> CellVersion:
         return await self.refusals.around("put", key, lambda: self._inner.put(key, data, expected=expected))
+
+    def _begin_put(self, begin: BeginPut, key: str, data: bytes, expected: CellVersion | None, told: Told) -> None:
+        begin(key, data, expected, lambda answer: told(self.refusals.heard("put", key, answer)))
 
     async def delete(self, key: str, *, expected: CellVersion) -> None:
         await self.refusals.around("delete", key, lambda: self._inner.delete(key, expected=expected))

@@ -60,12 +60,20 @@ class Refusals:
         """Raises `AccessRefused` or `AccessLost` for refusals of what was allowed before."""
         try:
             answer = await run()
-        except PermissionDenied as error:
-            raise self._meaning(right_of(verb, key), error) from error
-        except (Conflict, ObjectMissing):
-            self._allow(right_of(verb, key))
-            raise
+        except PenstockError as error:
+            meaning = self.heard(verb, key, error)
+            if meaning is error:
+                raise
+            raise meaning from error
         self._allow(right_of(verb, key))
+        return answer
+
+    def heard(self, verb: str, key: str, answer: T | PenstockError) -> T | PenstockError:
+        """What `around` returns or raises for this answer or error."""
+        if isinstance(answer, PermissionDenied):
+            return self._meaning(right_of(verb, key), answer)
+        if not isinstance(answer, PenstockError) or isinstance(answer, Conflict | ObjectMissing):
+            self._allow(right_of(verb, key))
         return answer
 
     def _allow(self, right: Right) -> None:

@@ -12,6 +12,7 @@ from penstock.coordinator.cells.cells import WRITE_ID_BYTES, CellChanged, Cells,
 from penstock.coordinator.coordination import Coordination
 from penstock.coordinator.tables import Cell, CellVersion, MemoryTable
 from penstock.coordinator.tables.objectstore import ObjectStoreTable
+from penstock.coordinator.tables.protocol import Told
 from penstock.log.errors import (
     AccessLost,
     AccessRefused,
@@ -31,7 +32,44 @@ from tests.simulation.kernel import Kernel
 FAULTS = ("lost request", "lost answer", "repeated", "late", "undecided")
 
 
-class FaultyTable(MemoryTable):
+class TellingTable(MemoryTable):
+    """Tells the ends of its writes to those who ask for that, as the table in a SQLite file does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.telling: list[asyncio.Task[None]] = []
+
+    def begin_put(self, key: str, data: bytes, expected: CellVersion | None, told: Told) -> None:
+        async def put() -> None:
+            try:
+                answer: CellVersion | PenstockError = await self.put(key, data, expected=expected)
+            except PenstockError as error:
+                answer = error
+            told(answer)
+
+        self.telling.append(asyncio.ensure_future(put()))
+
+
+async def written(cells: Cells, data: bytes, *, on: StoredCell | None, deadline_s: float, told: bool) -> StoredCell:
+    if not told:
+        return await cells.write("cell", data, on=on, deadline_s=deadline_s)
+    end: asyncio.Future[StoredCell] = asyncio.get_running_loop().create_future()
+
+    def hear(outcome: StoredCell | BaseException) -> None:
+        if isinstance(outcome, StoredCell):
+            end.set_result(outcome)
+        else:
+            end.set_exception(outcome)
+
+    cells.begin_write("cell", data, on=on, deadline_s=deadline_s, ended=hear)
+    return await end
+
+
+either_way = pytest.mark.parametrize("told", [False, True])
+"""Whether a write's end is awaited or told."""
+
+
+class FaultyTable(TellingTable):
     """Each write meets a fault now and then, and other tasks run between."""
 
     def __init__(self, chance: random.Random, rate: float) -> None:
@@ -81,7 +119,7 @@ def quick(seed: int) -> Runtime:
     return Runtime(random=random.Random(seed))
 
 
-async def _adding(table: FaultyTable, seed: int, number: int, adds: int, patience_s: float) -> tuple[int, int]:
+async def _adding(table: FaultyTable, seed: int, number: int, adds: int, patience_s: float, *, told: bool) -> tuple[int, int]:
     """(adds that are certain, adds that are unknown) of one writer, which adds a word to the cell again and again."""
     runtime = quick(1000 * seed + number)
     cells = Cells(table, runtime)
@@ -98,7 +136,8 @@ async def _adding(table: FaultyTable, seed: int, number: int, adds: int, patienc
                 break
             try:
                 deadline_s = runtime.clock.monotonic_s() + patience_s
-                await cells.write("cell", (stored.data if stored else b" ") + word, on=stored, deadline_s=deadline_s)
+                data = (stored.data if stored else b" ") + word
+                await written(cells, data, on=stored, deadline_s=deadline_s, told=told)
             except CellChanged:
                 continue
             except UnknownOutcome:
@@ -109,7 +148,7 @@ async def _adding(table: FaultyTable, seed: int, number: int, adds: int, patienc
     return certain, unknown
 
 
-class Refusing(MemoryTable):
+class Refusing(TellingTable):
     """Gives these errors to the next requests, one each."""
 
     def __init__(self, *errors: PenstockError) -> None:
@@ -129,14 +168,15 @@ class Refusing(MemoryTable):
             raise self.errors.pop(0)
 
 
-def test_a_refusal_does_not_tell_what_came_of_the_tries_before_it() -> None:
+@either_way
+def test_a_refusal_does_not_tell_what_came_of_the_tries_before_it(told: bool) -> None:
     """The first one got no answer, and may arrive yet: who heard of the refusal only would think that nothing was written."""
     silence, refusal = StoreUnavailable("no answer", operation="put"), PermissionDenied("not for now", operation="put")
 
     async def run(*errors: PenstockError, patience_s: float = 60.0) -> None:
         runtime = quick(1)
         deadline_s = runtime.clock.monotonic_s() + patience_s
-        await Cells(Refusing(*errors), runtime).write("cell", b"one", on=None, deadline_s=deadline_s)
+        await written(Cells(Refusing(*errors), runtime), b"one", on=None, deadline_s=deadline_s, told=told)
 
     with pytest.raises(PermissionDenied):
         asyncio.run(run(refusal))
@@ -148,14 +188,15 @@ def test_a_refusal_does_not_tell_what_came_of_the_tries_before_it() -> None:
         asyncio.run(run(StorageFull("no room", operation="put"), silence, refusal))
 
 
-def test_what_was_only_refused_was_not_written() -> None:
+@either_way
+def test_what_was_only_refused_was_not_written(told: bool) -> None:
     """It is tried again while it may pass, and told as what it is: nothing of it can arrive later."""
     passing, lost = AccessRefused("not now", operation="put"), AccessLost("not any more", operation="put")
 
     async def run(*errors: PenstockError, patience_s: float = 60.0) -> None:
         runtime = quick(1)
         deadline_s = runtime.clock.monotonic_s() + patience_s
-        await Cells(Refusing(*errors), runtime).write("cell", b"one", on=None, deadline_s=deadline_s)
+        await written(Cells(Refusing(*errors), runtime), b"one", on=None, deadline_s=deadline_s, told=told)
 
     asyncio.run(run(passing, passing))
     silence = StoreUnavailable("no answer", operation="put")
@@ -180,13 +221,53 @@ async def test_what_a_table_allowed_before_it_refuses_for_a_while() -> None:
     assert coordination.refusals.refusing_s == 0
 
 
+async def test_so_does_one_that_tells() -> None:
+    table = Refusing()
+    cells = Coordination(table, quick(1)).cells
+    first = await written(cells, b"one", on=None, deadline_s=9e9, told=True)
+    table.errors = [PermissionDenied("not now", operation="put")]
+    second = await written(cells, b"two", on=first, deadline_s=9e9, told=True)
+    assert await cells.read("cell") == second
+    with pytest.raises(PermissionDenied):
+        await written(
+            Cells(Refusing(PermissionDenied("never", operation="put")), quick(1)), b"one", on=None, deadline_s=9e9, told=True
+        )
+
+
+def test_a_write_whose_table_tells_nothing_is_explained_by_a_read() -> None:
+    """Its timer is one for all writes, and each has its full time; what is told later counts no more."""
+
+    class Silent(TellingTable):
+        def begin_put(self, key: str, data: bytes, expected: CellVersion | None, told: Told) -> None:
+            super().begin_put(key, data, expected, later.append if len(later) < 2 else told)
+
+    later: list[CellVersion | PenstockError] = []
+    kernel = Kernel(1)
+    process = kernel.process("one")
+
+    async def script() -> None:
+        cells = Cells(Silent(), process.runtime)
+        first = await written(cells, b"one", on=None, deadline_s=9e9, told=True)
+        assert 3.0 <= kernel.loop.now < 3.5
+        second = await written(cells, b"two", on=first, deadline_s=9e9, told=True)
+        assert 6.0 <= kernel.loop.now < 7.0
+        third = await written(cells, b"three", on=second, deadline_s=9e9, told=True)
+        assert kernel.loop.now < 7.0
+        assert await cells.read("cell") == third
+        assert len(later) == 2
+        await asyncio.sleep(10)  # the timer is over
+
+    kernel.run(process.run(script()))
+
+
+@either_way
 @pytest.mark.parametrize("patience_s", [60.0, 0.0])
-def test_every_write_is_carried_out_once_and_its_writer_knows(patience_s: float) -> None:
+def test_every_write_is_carried_out_once_and_its_writer_knows(patience_s: float, told: bool) -> None:
     met: Counter[str] = Counter()
 
     async def run(seed: int) -> None:
         table = FaultyTable(random.Random(seed), 0.3)
-        found = await asyncio.gather(*(_adding(table, seed, number, 4, patience_s) for number in range(3)))
+        found = await asyncio.gather(*(_adding(table, seed, number, 4, patience_s, told=told) for number in range(3)))
         await asyncio.gather(*table.late)
         cell = await MemoryTable.get(table, "cell")
         words = cell.data[WRITE_ID_BYTES:].split() if cell else []

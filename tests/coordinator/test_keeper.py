@@ -17,7 +17,7 @@ from penstock.coordinator.queues.codec import decode_cell, encode_cell
 from penstock.coordinator.queues.keeper import CellFull, Change, OwnershipLost, QueueKeeper, take
 from penstock.coordinator.queues.offsets import OffsetSet, SettledOffsets
 from penstock.coordinator.tables import CellVersion, MemoryTable
-from penstock.log.errors import InternalError, StoreUnavailable
+from penstock.log.errors import InternalError, PenstockError, StoreUnavailable
 from penstock.log.runtime.runtime import Runtime
 from penstock.log.stores.protocol import Conflict
 
@@ -71,6 +71,48 @@ async def test_changes_gather_while_a_write_is_under_way() -> None:
     await asyncio.gather(*(keeper.change(granting(at)) for at in range(10, 60)))
     assert keeper.writes - before == 1
     assert (await stored(table)).granted == offsets((10, 60))
+
+
+@dataclass
+class Part:
+    """A change that is carried out, and what it heard."""
+
+    change: Change
+    heard: asyncio.Future[QueueCell]
+    is_over: bool = False
+
+    def settle(self, result: QueueCell, /) -> None:
+        self.heard.set_result(result)
+
+    def fail(self, error: PenstockError, /) -> None:
+        self.heard.set_exception(error)
+
+
+def part(change: Change) -> Part:
+    return Part(change, asyncio.get_running_loop().create_future())
+
+
+async def test_what_is_carried_out_begins_at_once_and_each_part_hears_of_its_own_end() -> None:
+    table = MemoryTable()
+    keeper = await taken(table, "a")
+    before, parts = keeper.writes, [part(granting(10)), part(granting(11)), part(granting(11)), part(granting(12))]
+    parts[3].is_over = True
+    keeper.carry_out(*parts[:2])
+    assert keeper.writes - before == 1
+    keeper.carry_out(*parts[2:])
+    assert keeper.writes - before == 1, "it waits for the end of that write"
+    assert await parts[1].heard == await parts[0].heard
+    with pytest.raises(InternalError, match="granted twice"):
+        await parts[2].heard
+    assert (await stored(table)).granted == offsets((10, 12))
+    await keeper.change(granting(13))
+    assert (await stored(table)).granted == offsets((10, 12), (13, 14))
+    assert keeper.writes - before == 2
+    keeper.lose()
+    late = part(granting(14))
+    keeper.carry_out(late)
+    with pytest.raises(OwnershipLost):
+        await late.heard
 
 
 async def test_a_zombie_changes_nothing_and_hears_that_its_hold_is_over() -> None:

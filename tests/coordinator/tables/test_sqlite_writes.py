@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from penstock.coordinator.tables import CellVersion, Conflict, SqliteTable
-from penstock.log.errors import StoreUnavailable
+from penstock.log.errors import ClosedError, LimitExceeded, PenstockError, StoreUnavailable
 from penstock.log.runtime.runtime import Runtime
 from tests.coordinator.tables.sqlite_files import HandClock, locked, make, run
 
@@ -63,7 +63,7 @@ def test_a_write_is_one_statement(tmp_path: Path) -> None:
         await table.delete("k", expected=version)
 
     run(tmp_path / "cells.db", use)
-    assert [one.split()[0] for one in statements] == ["INSERT", "INSERT", "DELETE"]
+    assert [one.split()[0] for one in statements] == ["UPDATE", "INSERT", "DELETE"]
 
 
 def test_an_error_of_a_transaction_is_that_of_each_write_in_it(tmp_path: Path) -> None:
@@ -108,3 +108,25 @@ def test_a_write_that_is_cancelled_before_its_turn_is_never_made(tmp_path: Path)
         await table.close()
 
     asyncio.run(main())
+
+
+def test_a_write_that_nobody_awaits_tells_its_end(tmp_path: Path) -> None:
+    async def use(table: SqliteTable) -> None:
+        version = await table.put("k", b"one", expected=None)
+        told: asyncio.Queue[CellVersion | PenstockError] = asyncio.Queue()
+        table.begin_put("k", b"two", version, told.put_nowait)
+        table.begin_put("k", b"three", version, told.put_nowait)
+        second, refused = await told.get(), await told.get()
+        assert isinstance(refused, Conflict)
+        assert "operation: put" in str(refused)
+        found = await table.get("k")
+        assert found is not None
+        assert (found.data, found.version) == (b"two", second)
+        with pytest.raises(LimitExceeded):
+            table.begin_put("k", b"." * 1_000_000, version, told.put_nowait)
+        await table.close()
+        with pytest.raises(ClosedError):
+            table.begin_put("k", b"four", version, told.put_nowait)
+        assert told.empty()
+
+    run(tmp_path / "cells.db", use)

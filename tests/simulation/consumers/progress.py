@@ -29,7 +29,7 @@ def standing_still(world: Consuming) -> Iterator[str]:
 
 def _is_at_rest(processor: Any) -> bool:
     """Whether its owner waits to be woken, and writes nothing."""
-    writer, reading = processor.keeper._writer, processor._rereading.task
+    reading = processor._rereading.task
     return not (
         processor.ended.is_set()
         or processor.keeper.ended.is_set()
@@ -38,7 +38,7 @@ def _is_at_rest(processor: Any) -> bool:
         or processor._draining
         or not processor._around.member.may_start()
         or processor._around.worker.quiet
-        or (writer is not None and not writer.done())
+        or processor.keeper._writing
         or (reading is not None and not reading.done())  # it wakes the owner at its end
         or processor.schedule.running
     )
