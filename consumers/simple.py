@@ -28,7 +28,8 @@ from .limits import QueueLimits, check_counts
 from .membership import Membership, Subscription
 from .named_receives import NamedReceives, OutstandingDelivery
 from .queues.assigned_queues import AssignedQueues
-from .queues.receive_processor import ReceiveContext, ReceiveProcessor, SettlingLost
+from .queues.receive_processor import ReceiveContext, ReceiveProcessor
+from .queues.settlements import SettlingLost
 from .statistics import ConsumerStatistics
 
 RECEIVE_MESSAGES_MAX = 32
@@ -105,7 +106,8 @@ class SimpleConsumer(GroupMember):
         )
         self._receives = NamedReceives(group, self._membership, coordination.cells, self._clock, self._owner.queues)
         self._arrived = asyncio.Event()
-        self._waiting = 0
+        self._waiting = self._settling = 0
+        """The receives, and the acknowledging calls, under way."""
         self._turn: Queue = ("", 0)
 
     # --- Its life ---------------------------------------------------------------------------------------------------------------
@@ -134,6 +136,7 @@ class SimpleConsumer(GroupMember):
             limits=QueueLimits(retained=max(QueueLimits().retained, self._options.cache_messages), waiting=None),
             arrived=self._notify,
             is_awaited=lambda: self._waiting > 0,
+            is_alone=lambda: self._waiting + self._settling == 1,
         )
 
     # --- Receiving --------------------------------------------------------------------------------------------------------------
@@ -257,7 +260,7 @@ class SimpleConsumer(GroupMember):
         handle. Raises a retry error or `UnknownOutcome` when the table does not answer: the messages may be settled. Another try then raises
         `AlreadySettled` for a message that is done or was given up.
         """
-        _raise_first(await self._acked(receipts, [self._handle(receipt, "ack") for receipt in receipts]))
+        _raise_first(await self._acked(receipts, self.handles_of(receipts, "ack")))
 
     async def ack_each(self, *receipts: MessageView | str) -> list[BaseException | None]:
         """Do what `ack` does, for gateways, and return the error of each receipt: None where the message is settled. A receipt of another group is an
@@ -269,7 +272,7 @@ class SimpleConsumer(GroupMember):
         ends: dict[int, BaseException | None] = {}
         for place, receipt in enumerate(receipts):
             try:
-                handles.append(self._handle(receipt, "ack"))
+                handles += self.handles_of((receipt,), "ack")
                 named.append(receipt)
             except (InvalidArgument, ReceiptRefused) as error:
                 ends[place] = error
@@ -278,36 +281,46 @@ class SimpleConsumer(GroupMember):
 
     async def _acked(self, receipts: Sequence[MessageView | str], handles: Sequence[ReceiptHandle]) -> list[BaseException | None]:
         now_ms = self._clock.wall_ms()
-        acks: dict[Queue, dict[int, Acknowledgement]] = {}
+        places: dict[Queue, list[int]] = {}
         for place, handle in enumerate(handles):
-            ack = Acknowledgement(handle, now_ms, self._known(handle))
-            acks.setdefault((handle.topic, handle.queue), {})[place] = ack
-        own = {
-            queue: self._owner.queues[queue].acknowledge(list(of.values()))
-            for queue, of in acks.items()
-            if queue in self._owner.queues
-        }
-        answered = await _ended(list(own.values()))
+            queue = handle.topic, handle.queue
+            if (of := places.get(queue)) is None:
+                places[queue] = [place]
+            else:
+                of.append(place)
+        acks: dict[Queue, list[Acknowledgement]] = {}
+        own: dict[Queue, asyncio.Future[Mapping[int, ReceiptRefused]]] = {}
+        self._settling += 1
+        try:
+            for queue, of in places.items():
+                known = self._membership.generation(*queue)
+                acks[queue] = [Acknowledgement(handles[place], now_ms, known) for place in of]
+                if (processor := self._owner.queues.get(queue)) is not None:
+                    own[queue] = processor.acknowledge(acks[queue])
+            answered = await _ended(list(own.values()))
+        finally:
+            self._settling -= 1
         answers = dict(zip(own, answered, strict=True))
-        found: dict[int, BaseException] = {}
+        ends: list[BaseException | None] = [None] * len(handles)
         beside: dict[int, asyncio.Future[None]] = {}
-        for queue, of in acks.items():
+        for queue, of in places.items():
             match answers.get(queue):
-                case None:
-                    beside |= {place: self._acknowledge_beside(queue, ack, None) for place, ack in of.items()}
-                case OwnershipLost() as lost:
+                case None | OwnershipLost() as lost:
                     tried = lost.tried if isinstance(lost, SettlingLost) else None
-                    beside |= {place: self._acknowledge_beside(queue, ack, tried) for place, ack in of.items()}
+                    for place, ack in zip(of, acks[queue], strict=True):
+                        beside[place] = self._acknowledge_beside(queue, ack, tried)
                 case BaseException() as error:
-                    found |= dict.fromkeys(of, error)
+                    for place in of:
+                        ends[place] = error
                 case refusals:
-                    places = list(of)
-                    found |= {places[place]: refusal for place, refusal in refusals.items()}
-        settled_beside = await _ended(list(beside.values()))
-        found |= {place: end for place, end in zip(beside, settled_beside, strict=True) if end is not None}
-        ends = [found.get(place) for place in range(len(handles))]
+                    for at, refusal in refusals.items():
+                        ends[of[at]] = refusal
+        if beside:
+            settled_beside = await _ended(list(beside.values()))
+            for place, end in zip(beside, settled_beside, strict=True):
+                ends[place] = end
         settled = zip(receipts, ends, strict=True)
-        self._in_flight.end(_text(receipt) for receipt, end in settled if end is None or isinstance(end, AlreadySettled))
+        self._in_flight.end([_text(receipt) for receipt, end in settled if end is None or isinstance(end, AlreadySettled)])
         return ends
 
     def _acknowledge_beside(self, queue: Queue, ack: Acknowledgement, tried: UncertainWrite | None) -> asyncio.Future[None]:
@@ -319,7 +332,16 @@ class SimpleConsumer(GroupMember):
 
     def handles_of(self, receipts: Sequence[MessageView | str], operation: str) -> list[ReceiptHandle]:
         """The receipt handles of messages, for `settle_by`. Raises as `ack` does for bad receipts."""
-        return [self._handle(receipt, operation) for receipt in receipts]
+        if not receipts:
+            return []
+        self._check_open(operation)
+        secret, group, handles = self._membership.record.secret, self.group, []
+        for receipt in receipts:
+            text = receipt.receipt_handle if isinstance(receipt, MessageView) else receipt
+            made = self._in_flight.handle(text, secret) if isinstance(text, str) else None
+            # Most were made here: their texts need not be read.
+            handles.append(made if made is not None and made.group == group else self._handle(receipt, operation))
+        return handles
 
     async def settle_by(self, topic: str, queue: int, handles: Sequence[ReceiptHandle], change: Change) -> None:
         """Carry out a change of a queue's cell that settles all or none of these messages.
@@ -347,7 +369,7 @@ class SimpleConsumer(GroupMember):
         of range or an invalid holder.
         """
         invisible = checked_duration("duration", duration, most=INVISIBLE_MAX, operation="change_invisible_duration")
-        handle = self._handle(receipt, "change_invisible_duration")
+        (handle,) = self.handles_of((receipt,), "change_invisible_duration")
         now_ms = self._clock.wall_ms()
         due_ms = now_ms + _ms(invisible)
         change = partial(
@@ -373,7 +395,7 @@ class SimpleConsumer(GroupMember):
         Raises as `ack` does; of messages of a message group that were received together the first one is given up first. Raises `DeadLettersWait`
         when 1,000 dead letters of the queue wait to be written: the message is out as before.
         """
-        handle = self._handle(receipt, "dead_letter")
+        (handle,) = self.handles_of((receipt,), "dead_letter")
         policy = self._membership.record.settings.dead_letter_policy
         change = partial(given_up, handle=handle, policy=policy, now_ms=self._clock.wall_ms(), known=self._known(handle))
         (end,) = await self._settle([_one(handle, change)])
@@ -399,9 +421,6 @@ class SimpleConsumer(GroupMember):
                 observed="one from elsewhere",
             )
         text, secret = _text(receipt), self._membership.record.secret
-        made = self._in_flight.handle(text, secret) if isinstance(text, str) else None
-        if made is not None and made.group == self.group:
-            return made  # as of most: the text need not be read
         handle = ReceiptHandle.decode(text)
         if handle.group != self.group:
             raise ForeignReceipt(

@@ -39,23 +39,18 @@ class StoreClock:
         machine_ms, base = self._machine.wall_ms(), self._base
         if base is None:
             return machine_ms
-        now_ms = self._carried_ms(base)
-        self._notice(base, machine_ms - now_ms)
+        now_ms = base[0] + int((self.monotonic_s() - base[1]) * 1000)  # written out: it is asked several times a message
+        seen, self._seen = self._seen, (base, machine_ms - now_ms)
+        if seen is not None and seen[0] is base and not -_NOISE_MS <= machine_ms - now_ms - seen[1] <= _NOISE_MS:
+            log.warning(
+                "this machine's clock was set %s; due times and store timestamps do not follow: nothing is early or late for it",
+                _by(machine_ms - now_ms - seen[1]),
+            )
         return now_ms
 
     def _carried_ms(self, base: _Base) -> int:
         base_ms, base_s = base
         return base_ms + int((self._machine.monotonic_s() - base_s) * 1000)
-
-    def _notice(self, base: _Base, ahead_ms: int) -> None:
-        seen, self._seen = self._seen, (base, ahead_ms)
-        if seen is None or seen[0] is not base:
-            return
-        if abs(step_ms := ahead_ms - seen[1]) > _NOISE_MS:
-            log.warning(
-                "this machine's clock was set %s; due times and store timestamps do not follow: nothing is early or late for it",
-                _by(step_ms),
-            )
 
     def hold(self) -> None:
         if self._base is None:

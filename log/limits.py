@@ -201,20 +201,20 @@ def checked_duration(
     Raises `InvalidArgument` for anything else and below ``least``, and `LimitExceeded` above ``most``. ``above_zero`` refuses less than a
     microsecond. ``or_none``: errors name None as allowed; it is not allowed here.
     """
-    lower = "above 0" if above_zero else "0 or more" if least == NO_TIME else f"at least {duration_text(least)}"
     found = _as_timedelta(value)
+    if found is not None and least <= found <= most and (found or not above_zero):
+        return found  # before the texts of refusals, which take longer than the checks
+    lower = "above 0" if above_zero else "0 or more" if least == NO_TIME else f"at least {duration_text(least)}"
     if found is None:
         expected = f"a timedelta or a number of seconds, {lower}{', or None' if or_none else ''}"
         raise InvalidArgument(f"{name} is no duration", operation=operation, expected=expected, observed=plain(value))
     given = duration_text(found) if isinstance(value, timedelta) else plain(value)
     if found < least or (above_zero and not found):
         raise InvalidArgument(f"{name} is too short", operation=operation, expected=lower, observed=given)
-    if found > most:
-        if not isinstance(value, timedelta):
-            hint = "a number is one of seconds"
-        expected = f"at most {duration_text(most)}"
-        raise LimitExceeded(f"{name} is too long", operation=operation, expected=expected, observed=given, hint=hint)
-    return found
+    if not isinstance(value, timedelta):
+        hint = "a number is one of seconds"
+    expected = f"at most {duration_text(most)}"
+    raise LimitExceeded(f"{name} is too long", operation=operation, expected=expected, observed=given, hint=hint)
 
 
 def optional_duration(

@@ -4,27 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
-from ...coordinator.cells.requests import Request, Waiter
+from ...coordinator.cells.requests import Waiter
 from ...coordinator.groups.record import DeliveryOrder, GroupRecord
 from ...coordinator.limits import CELL_BYTES_MAX
 from ...coordinator.queues.cell import MessageState, QueueCell, Receive
-from ...coordinator.queues.invisibility import (
-    Acknowledgement,
-    ExpiredDelivery,
-    Expiry,
-    acknowledged_all,
-    expired,
-    returned,
-    without_caught_up,
-)
-from ...coordinator.queues.keeper import CellFull, Change, OwnershipLost, QueueKeeper
-from ...coordinator.queues.receipt_handle import DeadLettersWait, ReceiptHandle, ReceiptRefused
+from ...coordinator.queues.invisibility import Acknowledgement, Expiry, expired, returned
+from ...coordinator.queues.keeper import CellFull, Change, QueueKeeper
+from ...coordinator.queues.receipt_handle import ReceiptHandle, ReceiptRefused
 from ...coordinator.queues.receives import attempts_out
 from ...coordinator.queues.remote_acks import UncertainWrite
 from ...coordinator.workers.in_flight import ReceivedInFlight
@@ -37,6 +29,7 @@ from ..schedule.receive_request import ReceiveRequest
 from ..schedule.step import Step
 from ..statistics import TopicCounters
 from .processor import DEAD_LETTERS_S, FOREIGN_LOOK_S, LETTERS_LOOK_S, ProcessorContext, QueueProcessor
+from .settlements import Acknowledging, Settlement, Settling, SettlingLost
 
 log = logging.getLogger("penstock.consumers")
 
@@ -48,6 +41,8 @@ _NAMED_BYTES = 64
 """A cell's bytes for one with a named receive."""
 _LOOK_S = 5.0
 """The interval of looks for others' acknowledgements, while a message group waits."""
+_ROUND_S = 1.0
+"""The longest time for which steps are begun without a round of the queue's task."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,13 +52,8 @@ class ReceiveContext(ProcessorContext):
     in_flight: ReceivedInFlight
     arrived: Callable[[], None]
     is_awaited: Callable[[], bool]
-
-
-class SettlingLost(OwnershipLost):
-    """The queue was lost before it was known whether an acknowledgement is durable."""
-
-    kind = "settling_lost"
-    tried: UncertainWrite | None = None
+    is_alone: Callable[[], bool]
+    """Whether one call of the consumer is under way."""
 
 
 @dataclass(slots=True)
@@ -76,70 +66,43 @@ class _PendingReceive:
     """Done when the receive gets no more messages."""
 
 
-@dataclass(slots=True, kw_only=True)
-class _Acknowledging(Waiter[Mapping[int, ReceiptRefused]]):
-    """Acknowledgements of one call. Its result: the refusals by place."""
+@dataclass(slots=True)
+class _Writing:
+    """A step on its way to the cell: up to two changes in one write, each of which may lack room."""
 
-    acks: Sequence[Acknowledgement]
-    refusals: dict[int, ReceiptRefused] = field(default_factory=dict)
-    tried: UncertainWrite | None = None
-
-    @property
-    def handles(self) -> Iterator[ReceiptHandle]:
-        return (ack.handle for ack in self.acks)
-
-    def end(self) -> None:
-        self.settle(self.refusals)
-
-
-@dataclass(slots=True, kw_only=True)
-class _Settling(Request[QueueCell, None]):
-    handles: Sequence[ReceiptHandle]
-    tried: UncertainWrite | None = None
-
-    def apply(self, cell: QueueCell) -> QueueCell:
-        self.refusal = None
-        try:
-            return self.change(cell)
-        except (ReceiptRefused, DeadLettersWait) as refusal:
-            self.refusal = refusal
-            return cell
-
-    def end(self) -> None:
-        self.settle(None)
+    schedule: ReceiveSchedule
+    asked: Sequence[_PendingReceive]
+    settlement: Settlement
+    step: Step
+    given: list[list[MessageView]]
+    merges: int
+    """The merges of the cell before."""
+    ended: Callable[[_Writing], None] | None = None
+    left: int = 0
+    """The changes on their way."""
+    too_large: CellFull | None = None
+    """The error of what settles."""
+    unwritten: CellFull | None = None
+    """The error of what is handed out."""
+    error: PenstockError | None = None
 
 
 @dataclass(slots=True)
-class _Change:
-    write: int
-    settling: Sequence[_Acknowledging | _Settling]
-    expire: Callable[[QueueCell], Expiry] | None
-    """None: nothing is due."""
-    caught_up: set[int]
-    expiry: Expiry = field(default_factory=lambda: Expiry(QueueCell()))
-    refused: list[ExpiredDelivery] = field(default_factory=list)
+class _Part:
+    """One of its changes."""
 
-    def apply(self, cell: QueueCell) -> QueueCell:
-        before, self.refused = cell, []
-        together: list[_Acknowledging] = []
-        for one in self.settling:
-            if isinstance(one, _Acknowledging):
-                together.append(one)
-                continue
-            cell, together = _acknowledge(cell, together), []
-            after = one.apply(cell)
-            self.refused += _refused(cell, after, one.handles)
-            cell = after
-        cell = _acknowledge(cell, together)
-        if cell is not before:
-            cell = cell.with_ack(self.write)
-        if self.expire is not None:
-            self.expiry = self.expire(cell)
-            cell = self.expiry.cell
-        return without_caught_up(cell, self.caught_up) if self.caught_up else cell
+    change: Change
+    told: Callable[[PenstockError | None], None]
+    is_over: bool = False
+
+    def settle(self, _: QueueCell) -> None:
+        self.told(None)
+
+    def fail(self, error: PenstockError) -> None:
+        self.told(error)
 
 
-SettlingT = TypeVar("SettlingT", _Acknowledging, _Settling)
+SettlingT = TypeVar("SettlingT", Acknowledging, Settling)
 
 
 class ReceiveProcessor(QueueProcessor[ReceiveSchedule]):
@@ -161,7 +124,16 @@ class ReceiveProcessor(QueueProcessor[ReceiveSchedule]):
     ) -> None:
         super().__init__(around, keeper, feed, writer, counters, topic=topic, queue=queue, record=record)
         self._asked: list[_PendingReceive] = []
-        self._settling: list[_Acknowledging | _Settling] = []
+        self._settling: list[Acknowledging | Settling] = []
+        self._resting = False
+        """Whether the task waits to be woken, so that steps may begin without it."""
+        self._hurried = False
+        """Whether such a step begins at the end of this turn of the event loop."""
+        self._quick: _Writing | None = None
+        """Such a step on its way."""
+        self._quick_over: Waiter[None] | None = None
+        self._broken: Exception | None = None
+        """What such a step raised, for the task."""
         self._full_bytes = _FULL_BYTES
         self.inherited = attempts_out(keeper.cell)
         self._cancelled: dict[asyncio.Future[None], int] = {}
@@ -202,7 +174,7 @@ class ReceiveProcessor(QueueProcessor[ReceiveSchedule]):
         else:
             self._track_cancelled(asked.closed, receive)
             self._asked.append(asked)
-            self._woken.set()
+            self._hurry()
         return asked.given
 
     async def drain_attempt(self, attempt: int) -> None:
@@ -216,18 +188,18 @@ class ReceiveProcessor(QueueProcessor[ReceiveSchedule]):
 
     def settle(self, handles: Sequence[ReceiptHandle], change: Callable[[QueueCell], QueueCell]) -> asyncio.Future[None]:
         """Done once the change, in the order of calls, is durable. Raises `ReceiptRefused`, and `OwnershipLost` where that is unknown."""
-        return self._settle(_Settling(change=change, handles=handles)).done
+        return self._settle(Settling(change=change, handles=handles)).done
 
     def acknowledge(self, acks: Sequence[Acknowledgement]) -> asyncio.Future[Mapping[int, ReceiptRefused]]:
         """The refusals by place, once all others are durable. Raises `OwnershipLost` where that is unknown."""
-        return self._settle(_Acknowledging(acks=acks)).done
+        return self._settle(Acknowledging(acks=acks)).done
 
     def _settle(self, settling: SettlingT) -> SettlingT:
         if self.ended.is_set():
             settling.fail(self._lost())
         else:
             self._settling.append(settling)
-            self._woken.set()
+            self._hurry()
         return settling
 
     def give_back(self, messages: Sequence[MessageView], receive: Receive | None = None) -> None:
@@ -237,7 +209,7 @@ class ReceiveProcessor(QueueProcessor[ReceiveSchedule]):
             return
         for message in messages:
             handle = ReceiptHandle.decode(message.receipt_handle)
-            settling = _Settling(change=partial(returned, handle=handle), handles=(handle,))
+            settling = Settling(change=partial(returned, handle=handle), handles=(handle,))
             settling.done.add_done_callback(_heard)
             self._settling.append(settling)
         if self.ended.is_set():
@@ -250,6 +222,10 @@ class ReceiveProcessor(QueueProcessor[ReceiveSchedule]):
         try:
             await super().run()
         finally:
+            if (writing := self._quick) is not None:
+                writing.ended = self._quick = None
+                self._not_given(writing.given)
+                self._fail(writing.asked, writing.settlement.settling)
             self._fail(self._asked, self._settling)
 
     async def _go_on(self) -> None:
@@ -277,7 +253,7 @@ class ReceiveProcessor(QueueProcessor[ReceiveSchedule]):
         except BaseException:
             self._fail(asked, settling)
             raise
-        _end(asked)
+        _close(asked)
 
     async def _take_pending(self) -> list[_PendingReceive]:
         worker = self._around.worker
@@ -286,47 +262,187 @@ class ReceiveProcessor(QueueProcessor[ReceiveSchedule]):
         asked, self._asked = self._asked, []
         if self._draining or worker.quiet:
             self._fail(asked, ())
-        _end(one for one in asked if one.given.done())
+        _close(one for one in asked if one.given.done())
         return [one for one in asked if not one.given.done()]
 
-    async def _write(self, asked: Sequence[_PendingReceive], settling: Sequence[_Acknowledging | _Settling]) -> None:
-        schedule, now_ms = self.schedule, self._clock.wall_ms()
+    async def _write(self, asked: Sequence[_PendingReceive], settling: Sequence[Acknowledging | Settling]) -> None:
+        now_ms = self._clock.wall_ms()
+        lapses = self._lapses(now_ms)
+        settlement = self._settlement(settling, self._expirer(now_ms) if lapses else None)
+        writing = self._planned(asked, settlement, now_ms)
+        settles = await self._would_do(writing.settlement) or lapses
+        written = Waiter[None]()
+        self._begin(writing, lambda _: written.settle(None), settles=settles)
+        try:
+            await written.done
+        except BaseException:
+            writing.ended = None
+            self._not_given(writing.given)
+            raise
+        self._end(writing)
+
+    def _planned(self, asked: Sequence[_PendingReceive], settlement: Settlement, now_ms: int) -> _Writing:
+        schedule = self.schedule
         wants = self._wants(asked, now_ms)
         step, given = schedule.plan(now_ms, wants)
         sealed = schedule.take_handles()
         for want, messages in zip(wants, given, strict=True):
             self._around.in_flight.begin(self._together(messages), want.due_ms, sealed)
+        settlement.caught_up = self._caught_up(settlement.settling)
+        return _Writing(schedule, asked, settlement, step, given, self.keeper.merges)
+
+    def _settlement(
+        self, settling: Sequence[Acknowledging | Settling], expire: Callable[[QueueCell], Expiry] | None = None
+    ) -> Settlement:
         write = self._around.runtime.random.getrandbits(64) if settling else 0
-        lapses = self._lapses(now_ms)
-        change = _Change(write, settling, self._expirer(now_ms) if lapses else None, self._caught_up(settling))
-        settles = await self._would_do(settling) or lapses
-        self._dead_letters.give_up(step.letters)
-        for waiting in settling:
-            waiting.tried = UncertainWrite(write, self.keeper.cell.ack_writes)
-        try:
-            too_large, unwritten = await self._both(change.apply if settles else None, None if step.is_empty else step.apply)
-        except BaseException:
-            self._not_given(given)
-            raise
-        if unwritten is not None:
-            self._not_given(given)
-            log.warning("group %s, %s queue %d: %s", *self._where, unwritten)
+        return Settlement(write, settling, expire)
+
+    def _begin(self, writing: _Writing, ended: Callable[[_Writing], None], *, settles: bool) -> None:
+        """Make the changes of a step by one write, and hear of its end, perhaps before this returns."""
+        writing.ended = ended
+        self._dead_letters.give_up(writing.step.letters)
+        for waiting in writing.settlement.settling:
+            waiting.tried = UncertainWrite(writing.settlement.write, self.keeper.cell.ack_writes)
+        parts = [_Part(writing.settlement.apply, partial(self._told, writing, settles=True))] if settles else []
+        if not writing.step.is_empty:
+            parts.append(_Part(writing.step.apply, partial(self._told, writing, settles=False)))
+        writing.left = len(parts)
+        if parts:
+            self.keeper.carry_out(*parts)
+        else:
+            ended(writing)
+
+    def _told(self, writing: _Writing, error: PenstockError | None, *, settles: bool) -> None:
+        if error is None:
+            self._counters.cell_writes.add()
+        elif not isinstance(error, CellFull):
+            writing.error = error
+        elif settles:
+            writing.too_large = error
+        else:
+            writing.unwritten = error
+        writing.left -= 1
+        if not writing.left and writing.ended is not None:
+            writing.ended(writing)
+
+    def _end(self, writing: _Writing) -> None:
+        """Answer those who wait for a step. Raises the error of its write."""
+        schedule, settlement, step = writing.schedule, writing.settlement, writing.step
+        if writing.error is not None:
+            self._not_given(writing.given)
+            raise writing.error
+        if writing.unwritten is not None:
+            self._not_given(writing.given)
+            log.warning("group %s, %s queue %d: %s", *self._where, writing.unwritten)
             self._full_bytes = min(self._full_bytes, self.keeper.size_bytes)
             self.schedule = schedule = self._new_schedule(self.keeper.cell)
-            self._fail(asked, ())
+            self._fail(writing.asked, ())
         else:
             if not step.is_empty:
                 self._full_bytes = _FULL_BYTES
             self._carry_on(step)
-            for one, messages in zip(asked, given, strict=True):
+            for one, messages in zip(writing.asked, writing.given, strict=True):
                 self._hand_out(one, messages)
-        if too_large is not None:
-            self._fail((), settling, too_large)
+        if writing.too_large is not None:
+            self._fail((), writing.settlement.settling, writing.too_large)
         else:
-            self._note([*change.refused, *change.expiry.lapses])
-            for settled in settling:
+            if settlement.refused or settlement.lapses:
+                self._note([*settlement.refused, *settlement.lapses])
+            for settled in writing.settlement.settling:
                 settled.end()
-        schedule.adopt(self.keeper.cell)
+        acks = [one for one in settlement.settling if isinstance(one, Acknowledging)]
+        if settlement.lapses or self.keeper.merges != writing.merges or len(acks) < len(settlement.settling):
+            schedule.adopt(self.keeper.cell)
+        else:
+            schedule.adopt_settled(self.keeper.cell, [ack.handle for one in acks for ack in one.acks])
+
+    # --- Steps without the task, which takes turns of the event loop and a look at all that may concern a queue
+
+    def _hurry(self) -> None:
+        """Begin a step with all that is asked in this turn of the event loop; of a lone caller, at once."""
+        if not self._resting:
+            self._woken.set()
+        elif self._around.is_alone():
+            self._begin_quickly()
+        elif not self._hurried:
+            self._hurried = True
+            asyncio.get_running_loop().call_soon(self._begin_quickly)
+
+    def _begin_quickly(self) -> None:
+        self._hurried = False
+        asked, settling = self._asked, self._settling
+        if self._quick is not None or not (asked or settling):
+            return  # its end looks again
+        try:
+            if not self._may_begin_quickly():
+                self._woken.set()
+                return
+            now_ms, settlement = self._clock.wall_ms(), self._settlement(settling)
+            if settling:
+                settlement.apply(self.keeper.cell)
+                if not settlement.accepts:
+                    self._woken.set()  # the cell is read again before all are refused
+                    return
+            self._asked, self._settling = [], []
+            if asked:
+                writing = self._planned(asked, settlement, now_ms)
+            else:  # nothing else is to be planned
+                settlement.caught_up = self._caught_up(settling)
+                writing = _Writing(self.schedule, (), settlement, Step(), [], self.keeper.merges)
+            self._quick = writing
+            self._begin(writing, self._end_quickly, settles=bool(settling))
+        except Exception as error:  # noqa: BLE001 - the task raises it
+            self._fail(asked, settling)
+            self._broken, self._quick = error, None
+            self._woken.set()
+
+    def _may_begin_quickly(self) -> bool:
+        """Whether nothing is to be done but to hand out fresh messages, and to acknowledge."""
+        worker = self._around.worker
+        return (
+            self._resting
+            and not self._woken.is_set()
+            and not self._draining
+            and self._obeyed is self._record
+            and not worker.quiet
+            and (worker.is_awake or not self._asked)
+            and self.schedule.is_calm
+            and self._room_out() > 0
+            and all(isinstance(one, Acknowledging) for one in self._settling)
+            and not any(one.given.done() for one in self._asked)  # others wait for what a cancelled one gets no more
+        )
+
+    def _end_quickly(self, writing: _Writing) -> None:
+        self._quick = None
+        try:
+            self._end(writing)
+        except Exception as error:  # noqa: BLE001 - the task raises it
+            self._fail(writing.asked, writing.settlement.settling)
+            self._broken = error
+            self._woken.set()
+        _close(writing.asked)
+        if writing.asked:
+            self._around.freed()
+            self._wake_after(_ROUND_S)
+        if not self.schedule.is_calm or not self._room_out():
+            self._woken.set()
+        if self._quick_over is not None:
+            self._quick_over.settle(None)
+            self._quick_over = None
+        elif self._asked or self._settling:
+            self._hurry()  # with what those ask in this turn who were answered now
+
+    async def _rest(self) -> None:
+        self._resting = True
+        try:
+            await super()._rest()
+        finally:
+            self._resting = False
+        if self._quick is not None:
+            self._quick_over = Waiter[None]()
+            await self._quick_over.done
+        if self._broken is not None:
+            raise self._broken
 
     def _together(self, messages: Sequence[MessageView]) -> list[list[str]]:
         """Messages that become visible together share a list."""
@@ -345,23 +461,10 @@ class ReceiveProcessor(QueueProcessor[ReceiveSchedule]):
         settings = self._record.settings
         return lambda cell: self._dead_letters.foresee(expired(cell, now_ms, settings))
 
-    async def _both(self, one: Change | None, other: Change | None) -> tuple[CellFull | None, CellFull | None]:
-        """Make two changes by one write. Returns each one's error for lack of room."""
-        if one is None or other is None:
-            return await self._change(one), await self._change(other)
-        return await asyncio.gather(self._change(one), self._change(other))
-
-    async def _change(self, change: Change | None) -> CellFull | None:
-        if change is not None:
-            try:
-                await self.keeper.change(change)
-            except CellFull as error:
-                return error
-            self._counters.cell_writes.add()
-        return None
-
-    def _caught_up(self, settling: Sequence[_Acknowledging | _Settling]) -> set[int]:
+    def _caught_up(self, settling: Sequence[Acknowledging | Settling]) -> set[int]:
         schedule = self.schedule
+        if not len(schedule.blocked):
+            return set()
         lanes = {handle.lane for one in settling for handle in one.handles if handle.lane is not None}
         return {lane for lane in lanes if schedule.blocked.has_caught_up(lane, schedule.next_fresh)}
 
@@ -380,24 +483,23 @@ class ReceiveProcessor(QueueProcessor[ReceiveSchedule]):
     def _room_bytes(self) -> int:
         return max(0, self._full_bytes - self.keeper.size_bytes)
 
-    async def _would_do(self, settling: Sequence[_Acknowledging | _Settling]) -> bool:
+    async def _would_do(self, settlement: Settlement) -> bool:
         """Whether any can be carried out; the cell is read again before all are refused."""
-        if not settling or self._does_any(settling):
-            return bool(settling)
-        with suppress(RetryError):
-            await self.keeper.look()
-        return self._does_any(settling)
-
-    def _does_any(self, settling: Sequence[_Acknowledging | _Settling]) -> bool:
-        cell = self.keeper.cell
-        return any(_accepts(cell, one) for one in settling)
+        if not settlement.settling:
+            return False
+        settlement.apply(self.keeper.cell)
+        if not settlement.accepts:
+            with suppress(RetryError):
+                await self.keeper.look()
+            settlement.apply(self.keeper.cell)
+        return settlement.accepts
 
     def _hand_out(self, asked: _PendingReceive, messages: list[MessageView]) -> None:
         if asked.given.done():
             self.give_back(messages, asked.receive)
             return
         self._counters.messages_out.add(len(messages))
-        self._counters.bytes_out.add(sum(len(message.body or b"") for message in messages))
+        self._counters.bytes_out.add(sum([len(message.body or b"") for message in messages]))
         asked.given.set_result(messages)
 
     def _carry_on(self, step: Step) -> None:
@@ -407,12 +509,12 @@ class ReceiveProcessor(QueueProcessor[ReceiveSchedule]):
             self._log_parked(head.offset, head)
 
     def _fail(
-        self, asked: Sequence[_PendingReceive], settling: Sequence[_Acknowledging | _Settling], error: PenstockError | None = None
+        self, asked: Sequence[_PendingReceive], settling: Sequence[Acknowledging | Settling], error: PenstockError | None = None
     ) -> None:
         for one in asked:
             if not one.given.done():
                 one.given.set_result([])
-        _end(asked)
+        _close(asked)
         for other in settling:
             other.fail(error or self._lost(other.tried))
 
@@ -430,36 +532,7 @@ class ReceiveProcessor(QueueProcessor[ReceiveSchedule]):
         return foreign_s if self.schedule.next_expiry_ms() is None else LETTERS_LOOK_S
 
 
-def _accepts(cell: QueueCell, settling: _Acknowledging | _Settling) -> bool:
-    """If not, its refusals are noted."""
-    if isinstance(settling, _Acknowledging):
-        return any(not acknowledged_all(cell, (ack,))[1] for ack in settling.acks) or _acknowledge(cell, [settling]) is not cell
-    settling.apply(cell)
-    return settling.refusal is None
-
-
-def _acknowledge(cell: QueueCell, together: Sequence[_Acknowledging]) -> QueueCell:
-    if not together:
-        return cell
-    after, refusals = acknowledged_all(cell, [ack for one in together for ack in one.acks])
-    first = 0
-    for one in together:
-        limit = first + len(one.acks)
-        one.refusals = {place - first: refusal for place, refusal in refusals.items() if first <= place < limit}
-        first = limit
-    return after
-
-
-def _refused(before: QueueCell, after: QueueCell, handles: Sequence[ReceiptHandle]) -> Iterator[ExpiredDelivery]:
-    for handle in handles:
-        marker = None if handle.lane is None else after.markers.get(handle.lane)
-        if after.dead_letters.next_sequence > before.dead_letters.next_sequence:
-            yield ExpiredDelivery(handle.offset, handle.attempt, given_up=True)
-        elif marker is not None and marker.tries.state is MessageState.PARKED and after is not before:
-            yield ExpiredDelivery(handle.offset, handle.attempt, parked=True)
-
-
-def _end(asked: Iterable[_PendingReceive]) -> None:
+def _close(asked: Iterable[_PendingReceive]) -> None:
     for one in asked:
         if not one.closed.done():
             one.closed.set_result(None)

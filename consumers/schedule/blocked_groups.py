@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from ...coordinator.queues.cell import Marker, MessageState, QueueCell, Tries
 from ...log.errors import InternalError
@@ -45,6 +45,11 @@ class BlockedGroups:
 
     def __len__(self) -> int:
         return len(self._lanes)
+
+    @property
+    def is_calm(self) -> bool:
+        """Whether no group waits or may go on."""
+        return not (self._due or self._active)
 
     @property
     def retained(self) -> int:
@@ -144,11 +149,17 @@ class BlockedGroups:
             self._forget(lane)
             lane.known_to = max(run_to, out_to)
 
-    def adopt(self, cell: QueueCell) -> None:
-        """Take over markers that others may have changed."""
-        for lane in list(self._lanes.values()):
+    def adopt(self, cell: QueueCell, lanes: Iterable[int] | None = None) -> None:
+        """Take over markers that others may have changed. ``lanes``: no others."""
+        changed = list(self._lanes.values()) if lanes is None else [self._lanes[key] for key in lanes if key in self._lanes]
+        for lane in changed:
             before, marker = lane.marker, cell.markers.get(lane.hash)
-            if before is None or before == marker or before.tries.state not in (MessageState.PARKED, MessageState.OUT):
+            if (
+                before is marker
+                or before is None
+                or before == marker
+                or before.tries.state not in (MessageState.PARKED, MessageState.OUT)
+            ):
                 continue
             if marker is None:
                 self._forget(lane)
@@ -289,15 +300,16 @@ class BlockedGroups:
 
     def hand_out_fresh(self, message: MessageView, want: ReceiveRequest, step: Step) -> None:
         """Give out a fresh message whose group is not blocked, or only by messages given out just before."""
-        lane = self._lanes.get(self._hashes.of(message.message_group))
+        key, offset = self._hashes.of(message.message_group), message.offset
+        lane = self._lanes.get(key)
         if lane is None:
-            lane = Lane(self._hashes.of(message.message_group))
-            self.add(lane, Marker(message.offset, message.offset, Tries(MessageState.OUT)))
+            lane = Lane(key)
+            self.add(lane, Marker(offset, offset, Tries(MessageState.OUT)))
         assert lane.marker is not None, "a blocked group has a marker"
-        lane.known_from = lane.delivered_to = message.offset + 1
+        lane.known_from = lane.delivered_to = offset + 1
         self._keep(lane, [message])
-        self._set(lane, Marker(lane.marker.head, lane.known_from, want.out(1, end=lane.known_from)), step)
-        step.behind.append(message.offset)
+        self._set(lane, Marker(lane.marker.head, offset + 1, want.out(1, end=offset + 1)), step)
+        step.behind.append(offset)
 
     def _keep(self, lane: Lane, messages: list[MessageView]) -> None:
         """Keep the messages that are out, if there is room for all."""

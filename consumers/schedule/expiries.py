@@ -21,8 +21,9 @@ class Expiries:
         """Whether any is noted, perhaps out of date."""
         return bool(self._heap)
 
-    def add(self, due_ms: int, key: int) -> None:
-        heapq.heappush(self._heap, (due_ms, key))
+    def add(self, due_ms: int, *keys: int) -> None:
+        for key in keys:
+            heapq.heappush(self._heap, (due_ms, key))
         if len(self._heap) > self._most:  # behind one that stays for hours, all others would gather
             self._heap = [one for one in set(self._heap) if self._stands(*one)]
             heapq.heapify(self._heap)

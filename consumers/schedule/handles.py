@@ -9,7 +9,7 @@ from ...coordinator.queues.receipt_handle import ReceiptHandle, SealedHandles
 from ...log.message.message import MessageView
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ReceiptHandles:
     """Makes the handles of one queue in one generation of the group's position."""
 
@@ -22,8 +22,7 @@ class ReceiptHandles:
     """Handles by their text, which nobody in this process need read to acknowledge."""
 
     def take_made(self) -> SealedHandles:
-        made = dict(self.made)
-        self.made.clear()
+        made, self.made = self.made, {}
         return SealedHandles(self.secret, made)
 
     def alone(self, message: MessageView) -> MessageView:
@@ -46,4 +45,4 @@ class ReceiptHandles:
         )
         text = handle.encode(self.secret)
         self.made[text] = handle
-        return message._replace(receipt_handle=text)
+        return MessageView._make((*message[:-1], text))  # the last field; `_replace` takes four times as long

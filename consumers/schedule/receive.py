@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from ...coordinator.groups.record import DeadLetterPolicy, DeliveryOrder, GroupSettings
 from ...coordinator.queues.cell import Marker, MessageState, QueueCell, Tries
 from ...coordinator.queues.offsets import OffsetSet
-from ...coordinator.queues.receipt_handle import SealedHandles
+from ...coordinator.queues.receipt_handle import ReceiptHandle, SealedHandles
 from ...log.message.message import MessageView
 from ..feed.rows import GroupHashes
 from ..limits import QueueLimits
@@ -34,6 +34,8 @@ class _Chunk:
     def taken(self) -> tuple[int, OffsetSet]:
         """The first offset left, and the filtered offsets before it."""
         cut = self.messages[0].offset if self.messages else self.limit
+        if not self.filtered:
+            return cut, self.filtered
         before = self.filtered.without_range(cut, self.limit)
         self.filtered = self.filtered.without(before)
         return cut, before
@@ -62,8 +64,15 @@ class ReceivedMessages(TrackedMessages):
         self._set_out(message, want.out(before.attempts + 1, before.strikes), step)
         return message._replace(delivery_attempt=before.attempts + 1)
 
-    def hand_out_fresh(self, message: MessageView, want: ReceiveRequest, step: Step) -> None:
-        self._set_out(message, want.out(1), step)
+    def hand_out_fresh(self, messages: Sequence[MessageView], want: ReceiveRequest, step: Step) -> None:
+        """Give out messages with one object for the tries of all, which costs the cell and its writer less."""
+        tries = want.out(1)
+        out = dict.fromkeys([message.offset for message in messages], tries)
+        self.tries |= out
+        step.tries |= out
+        self._expiries.add(tries.due_ms, *out)
+        room = max(0, self._retained - len(self.messages))  # they may come back
+        self.messages.update(zip(out, messages[:room], strict=False))
 
     def take_visible(self, now_ms: int, most: int) -> list[MessageView]:
         self.fall_due(now_ms)
@@ -82,10 +91,12 @@ class ReceivedMessages(TrackedMessages):
         if len(self.messages) < self._retained:  # it may come back
             self.messages[message.offset] = message
 
-    def adopt(self, cell: QueueCell) -> None:
-        super().adopt(cell)
-        for offset in [offset for offset in self.messages if offset not in self.tries]:
-            del self.messages[offset]
+    def adopt(self, cell: QueueCell, offsets: Iterable[int] | None = None) -> None:
+        offsets = offsets if offsets is None else list(offsets)
+        super().adopt(cell, offsets)
+        for offset in list(self.messages) if offsets is None else offsets:
+            if offset not in self.tries:
+                self.messages.pop(offset, None)
 
 
 class ReceiveSchedule:
@@ -136,6 +147,11 @@ class ReceiveSchedule:
         self.tracked.adopt(cell)
         self.blocked.adopt(cell)
 
+    def adopt_settled(self, cell: QueueCell, handles: Sequence[ReceiptHandle]) -> None:
+        """`adopt`, where nothing but these deliveries changed."""
+        self.tracked.adopt(cell, [handle.offset for handle in handles if handle.lane is None])
+        self.blocked.adopt(cell, {handle.lane for handle in handles if handle.lane is not None})
+
     # --- What is wanted ---------------------------------------------------------------------------------------------------------
 
     def room(self, cell: QueueCell) -> int:
@@ -151,8 +167,15 @@ class ReceiveSchedule:
     def next_expiry_ms(self) -> int | None:
         return min([*self.tracked.next_expiry_ms(), *self.blocked.next_expiry_ms()], default=None)
 
+    @property
+    def is_calm(self) -> bool:
+        """Whether all that the cell tracks is out, and nothing comes back before that is due."""
+        return self.tracked.is_calm and self.blocked.is_calm and not self._earliest
+
     def available(self, now_ms: int) -> int:
         """The messages that a receive might get now, perhaps fewer."""
+        if self.is_calm:
+            return self.in_memory
         if not self.tracked.all_suspects_loaded:
             return 0
         again = self.tracked.count_visible(now_ms) + self.blocked.ready(now_ms)
@@ -162,13 +185,17 @@ class ReceiveSchedule:
 
     def plan(self, now_ms: int, wants: Sequence[ReceiveRequest] = ()) -> tuple[Step, list[list[MessageView]]]:
         """A step, and the messages for each want once it is durable; to be carried out, or the schedule given up."""
+        step, given = Step(), [_Given(want, want.most) for want in wants]
+        if self.is_calm:  # mostly there is nothing but fresh messages
+            for one in given:
+                self._give_fresh(one, step)
+            self._pass_filtered(step)
+            return step, [self._with_handles(one) for one in given]
         self.tracked.fall_due(now_ms)
-        step = Step()
         if self._earliest:
             self.tracked.let_go(self._earliest, step)
             self.blocked.expired(self._earliest, step)
             self._earliest = 0
-        given = [_Given(want, want.most) for want in wants]
         if self.tracked.all_suspects_loaded:
             for message in self.tracked.take_suspects(self.blocked.is_behind) if self._orderly else ():
                 self.blocked.take_over(message, self.tracked.of(message), step)
@@ -190,6 +217,8 @@ class ReceiveSchedule:
         return self._handles.take_made()
 
     def _with_handles(self, given: _Given) -> list[MessageView]:
+        if not given.lanes:
+            return [self._handles.alone(message) for message in given.messages]
         of_lanes = {
             message.offset: message for lane, messages in given.lanes.items() for message in self._handles.of_lane(lane, messages)
         }
@@ -255,27 +284,27 @@ class ReceiveSchedule:
     def _give_fresh(self, given: _Given, step: Step) -> None:
         while given.left and self._loaded and not self.tracked.suspects:
             chunk = self._loaded[0]
-            while given.left and chunk.messages:
-                self._give_one(chunk.messages.popleft(), given, step)
-                self.in_memory -= 1
+            if self._orderly:
+                while given.left and chunk.messages:
+                    self._give_one(chunk.messages.popleft(), given, step)
+                    self.in_memory -= 1
+            elif count := min(given.left, len(chunk.messages)):
+                messages = [chunk.messages.popleft() for _ in range(count)]
+                self.tracked.hand_out_fresh(messages, given.want, step)
+                given.messages += messages
+                given.left -= count
+                self.in_memory -= count
             self._pass_filtered(step)
             if chunk.messages:
                 return
 
     def _give_one(self, message: MessageView, given: _Given, step: Step) -> None:
-        if not self._orderly:
-            self.tracked.hand_out_fresh(message, given.want, step)
-            given.take(message)
-            return
         lane = self._hash(message)
-        if lane in given.lanes and self.blocked.goes_on(lane):
-            self.blocked.hand_out_fresh(message, given.want, step)
-        elif self.blocked.pass_by(message):
+        if not (lane in given.lanes and self.blocked.goes_on(lane)) and self.blocked.pass_by(message):
             step.listed.append(message.offset)
-            return
         else:
             self.blocked.hand_out_fresh(message, given.want, step)
-        given.take(message, lane)
+            given.take(message, lane)
 
     def _pass_filtered(self, step: Step) -> None:
         """Settle filtered messages without a fresh one before."""

@@ -20,5 +20,7 @@ class ReceiveRequest:
 
     def out(self, attempts: int, strikes: int = 0, *, end: int = 0) -> Tries:
         """Tries of one message, or of a lane given up to ``end``."""
-        receive = self.receive if self.receive is None or not end else replace(self.receive, end=end)
+        receive = self.receive
+        if receive is not None and end:
+            receive = replace(receive, end=end)
         return Tries(MessageState.OUT, attempts, strikes, self.due_ms, receive=receive)

@@ -58,6 +58,11 @@ class TrackedMessages:
         return self._expiries.first_ms()
 
     @property
+    def is_calm(self) -> bool:
+        """Whether none waits, is to be read again, or leaves."""
+        return not (self.suspects or self._overdue or self._leaving or self._due)
+
+    @property
     def count_waiting(self) -> int:
         """About the number of waiting messages in the cell."""
         return len(self._due) + len(self._overdue) + len(self._leaving)
@@ -79,11 +84,15 @@ class TrackedMessages:
     def reread(self, messages: Iterable[MessageView]) -> None:
         self.messages.update((message.offset, message) for message in messages if message.offset in self.tries)
 
-    def adopt(self, cell: QueueCell) -> None:
-        for offset, before in list(self.tries.items()) if self._expiries else ():
-            if before.state is not MessageState.OUT:
+    def adopt(self, cell: QueueCell, offsets: Iterable[int] | None = None) -> None:
+        """Take over others' changes of messages that are out. ``offsets``: of no others."""
+        for offset in (list(self.tries) if offsets is None else offsets) if self._expiries else ():
+            before = self.tries.get(offset)
+            if before is None or before.state is not MessageState.OUT:
                 continue
             tries = cell.tries.get(offset)
+            if tries is before:
+                continue
             if tries is None:
                 del self.tries[offset]
             elif tries != before:

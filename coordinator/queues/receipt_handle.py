@@ -24,6 +24,7 @@ _FORMAT = 1
 _SEAL_BYTES = 12
 _SEAL_PURPOSE = b"receipt handle"
 _CHECK_BYTES = 4
+_URL_SAFE = bytes.maketrans(b"+/", b"-_")
 _CHARS_MAX = 1_024
 """Longer than any handle."""
 
@@ -97,7 +98,7 @@ class ReceiptHandle(Struct, frozen=True, kw_only=True, gc=False):
         append_varints(data, (self.offset, self.generation, self.attempt, lane, following))
         data += _seal(data, secret)
         data += _check(data)
-        return base64.urlsafe_b64encode(data).decode().rstrip("=")
+        return binascii.b2a_base64(data, newline=False).translate(_URL_SAFE, b"=").decode()
 
     @staticmethod
     def decode(text: object) -> ReceiptHandle:
@@ -115,10 +116,6 @@ class SealedHandles:
 
     secret: str
     by_text: Mapping[str, ReceiptHandle]
-
-    def of(self, text: str, secret: str) -> ReceiptHandle | None:
-        """The handle, if it was sealed with this secret."""
-        return self.by_text.get(text) if self.secret == secret else None
 
 
 @lru_cache(maxsize=1_024)
@@ -180,11 +177,16 @@ def _parts(text: str) -> tuple[bytes, bytes]:
 
 
 def _seal(data: bytes | bytearray, secret: str) -> bytes:
-    return blake2b(data, digest_size=_SEAL_BYTES, key=bytes.fromhex(secret), person=_SEAL_PURPOSE).digest()
+    return blake2b(data, digest_size=_SEAL_BYTES, key=_key(secret), person=_SEAL_PURPOSE).digest()
+
+
+@lru_cache(maxsize=256)
+def _key(secret: str) -> bytes:
+    return bytes.fromhex(secret)
 
 
 def _check(data: bytes | bytearray) -> bytes:
-    return xxhash.xxh32_digest(bytes(data))[:_CHECK_BYTES]
+    return xxhash.xxh32_digest(bytes(data))  # of `_CHECK_BYTES`
 
 
 def _no_handle(text: str) -> InvalidArgument:

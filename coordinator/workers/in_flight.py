@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from ...log.runtime.runtime import Clock
 from ..queues.receipt_handle import ReceiptHandle, SealedHandles
@@ -16,8 +17,7 @@ from .worker import Worker
 _LOOK_MS = 1_000
 
 
-@dataclass(slots=True)
-class _Delivery:
+class _Delivery(Struct, gc=False):
     due_ms: int
     sealed: SealedHandles | None
 
@@ -37,10 +37,11 @@ class ReceivedInFlight:
         if not receipts:
             return
         self._worker.started(sum(map(len, receipts)))
+        deliveries = self._deliveries
         for together in receipts:
             delivery = _Delivery(due_ms, sealed)
             for receipt in together:
-                self._deliveries[receipt] = delivery
+                deliveries[receipt] = delivery
         self._look_at(due_ms)
 
     def holds(self, receipt: str) -> bool:
@@ -49,12 +50,15 @@ class ReceivedInFlight:
     def handle(self, receipt: str, secret: str) -> ReceiptHandle | None:
         """The handle of a counted message, if it was made in this process with this secret."""
         delivery = self._deliveries.get(receipt)
-        return None if delivery is None or delivery.sealed is None else delivery.sealed.of(receipt, secret)
+        sealed = None if delivery is None else delivery.sealed
+        return None if sealed is None or sealed.secret != secret else sealed.by_text.get(receipt)
 
     def end(self, receipts: Iterable[str]) -> None:
         """Stop counting these messages. Others are ignored."""
-        ended = sum(self._deliveries.pop(receipt, None) is not None for receipt in receipts)
-        if ended:
+        deliveries, before = self._deliveries, len(self._deliveries)
+        for receipt in receipts:
+            deliveries.pop(receipt, None)
+        if ended := before - len(deliveries):
             self._worker.finished(ended)
 
     def change(self, receipt: str, due_ms: int) -> None:

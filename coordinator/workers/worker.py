@@ -74,11 +74,16 @@ class Worker:
 
     # --- Traffic ----------------------------------------------------------------------------------------------------------------
 
+    @property
+    def is_awake(self) -> bool:
+        """Whether `awake` would return at once."""
+        return self._session is None or self._session.lease_s <= self.lease_s
+
     async def awake(self) -> None:
         """Return once the lease is not an idle worker's, or lost, before a grant."""
         self._touch()
         session = self._session
-        if session is not None and session.lease_s > self.lease_s:
+        if session is not None and not self.is_awake:
             session.renew_soon()
             await session.stands(lambda _: session.lease_s <= self.lease_s)
 

@@ -363,3 +363,29 @@ def test_messages_taken_one_by_one_are_not_fetched_one_by_one(monkeypatch: pytes
         assert len(fetched) <= 30, len(fetched)
 
     scene.play(script)
+
+
+@pytest.mark.parametrize("order", ["CONCURRENT", "ORDERLY"])
+@played_on(Scene)
+async def test_a_queue_that_hands_out_and_settles_looks_only_now_and_then_at_all_that_may_concern_it(
+    scene: Scene, order: str
+) -> None:
+    one = scene.member()
+    await one.send(*(f"{group}{number}" for number in range(4) for group in "abcde"))
+    await one.consume(delivery_order=order)
+    await scene.let_pass(1)
+    processor, rounds = one.consumer._owner.queues["orders", 0], 0
+    look = processor._look
+
+    async def counted(now_ms: int) -> None:
+        nonlocal rounds
+        rounds += 1
+        await look(now_ms)
+
+    processor._look = counted  # type: ignore[method-assign]
+    start_s = scene.now_s
+    for _ in range(20):
+        (message,) = await one.receive(1)
+        await one.ack(message)
+    assert await scene.is_settled(20)
+    assert rounds <= 1 + scene.now_s - start_s

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -13,10 +12,10 @@ import pytest
 from penstock.consumers.simple import SimpleOptions
 from penstock.coordinator.cells.keys import queue_key
 from penstock.coordinator.groups.record import GroupRecord, GroupSettings
-from penstock.coordinator.queues.cell import MessageState, QueueCell
+from penstock.coordinator.queues.cell import MessageState
 from penstock.coordinator.queues.codec import encode_cell
 from penstock.coordinator.queues.invisibility import expired
-from penstock.coordinator.queues.keeper import OwnershipLost
+from penstock.coordinator.queues.keeper import CellRequest, OwnershipLost
 from penstock.coordinator.queues.receipt_handle import AlreadySettled, ForeignReceipt, ReceiptHandle
 from penstock.log import InvalidArgument, LimitExceeded, Message
 from penstock.log.errors import ClosedError, PenstockError
@@ -264,19 +263,21 @@ async def test_an_acknowledgement_that_its_owner_was_in_doubt_of_says_what_becam
     await one.consume(max_attempts=1)
     (a1,) = await one.receive()
     keeper = one.consumer._owner.queues["orders", 0].keeper
-    change, key = keeper.change, queue_key("audit", "orders", 0)
+    key = queue_key("audit", "orders", 0)
 
-    async def lost(made: Callable[[QueueCell], QueueCell]) -> QueueCell:
-        if carried_out:
-            await change(made)
+    async def lost(*requests: CellRequest) -> None:
+        for request in requests if carried_out else ():
+            await keeper.change(request.change)
         stored = await scene.table.memory.get(key)
         assert stored is not None
         other = expired(await scene.cell(), one.process.runtime.clock.wall_ms() + 20_000, GroupSettings(max_attempts=1)).cell
         await scene.table.memory.put(key, b"\2" * 16 + encode_cell(other.taken_by("other/1")), expected=stored.version)
         keeper.lose()
-        raise OwnershipLost("the queue was taken", operation="write", object=key)
+        for request in requests:
+            request.fail(OwnershipLost("the queue was taken", operation="write", object=key))
 
-    keeper.change = lost  # type: ignore[method-assign, assignment]
+    writes: list[asyncio.Task[None]] = []
+    keeper.carry_out = lambda *requests: writes.append(asyncio.ensure_future(lost(*requests)))  # type: ignore[method-assign]
     if carried_out:
         await one.ack(a1)
         assert (await scene.cell()).dead_letters.assigned == ()

@@ -50,7 +50,7 @@ def test_as_many_as_there_is_room_for_stay_in_memory_until_they_are_due(retained
     waits, out, step = TrackedMessages(QueueCell(), retained=retained), ReceivedMessages(QueueCell(), retained=retained), Step()
     for offset in range(2):
         waits.wait(message(offset, None), waiting(10), step)
-        out.hand_out_fresh(message(offset, None), ReceiveRequest(1, 10), step)
+        out.hand_out_fresh([message(offset, None)], ReceiveRequest(1, 10), step)
     assert (len(waits.messages), len(out.messages)) == (retained, retained)
     assert len(waits.missing(10)) == 2 - retained
 
