@@ -29,7 +29,7 @@ from ..schedule.receive_request import ReceiveRequest
 from ..schedule.step import Step
 from ..statistics import TopicCounters
 from .processor import DEAD_LETTERS_S, FOREIGN_LOOK_S, LETTERS_LOOK_S, ProcessorContext, QueueProcessor
-from .settlements import Acknowledging, Settlement, Settling, SettlingLost
+from .settlements import Acknowledging, QueueSettlement, Settling, SettlingLost
 
 log = logging.getLogger("penstock.consumers")
 
@@ -72,7 +72,7 @@ class _Writing:
 
     schedule: ReceiveSchedule
     asked: Sequence[_PendingReceive]
-    settlement: Settlement
+    settlement: QueueSettlement
     step: Step
     given: list[list[MessageView]]
     merges: int
@@ -281,7 +281,7 @@ class ReceiveProcessor(QueueProcessor[ReceiveSchedule]):
             raise
         self._end(writing)
 
-    def _planned(self, asked: Sequence[_PendingReceive], settlement: Settlement, now_ms: int) -> _Writing:
+    def _planned(self, asked: Sequence[_PendingReceive], settlement: QueueSettlement, now_ms: int) -> _Writing:
         schedule = self.schedule
         wants = self._wants(asked, now_ms)
         step, given = schedule.plan(now_ms, wants)
@@ -293,9 +293,9 @@ class ReceiveProcessor(QueueProcessor[ReceiveSchedule]):
 
     def _settlement(
         self, settling: Sequence[Acknowledging | Settling], expire: Callable[[QueueCell], Expiry] | None = None
-    ) -> Settlement:
+    ) -> QueueSettlement:
         write = self._around.runtime.random.getrandbits(64) if settling else 0
-        return Settlement(write, settling, expire)
+        return QueueSettlement(write, settling, expire)
 
     def _begin(self, writing: _Writing, ended: Callable[[_Writing], None], *, settles: bool) -> None:
         """Make the changes of a step by one write, and hear of its end, perhaps before this returns."""
@@ -483,7 +483,7 @@ class ReceiveProcessor(QueueProcessor[ReceiveSchedule]):
     def _room_bytes(self) -> int:
         return max(0, self._full_bytes - self.keeper.size_bytes)
 
-    async def _would_do(self, settlement: Settlement) -> bool:
+    async def _would_do(self, settlement: QueueSettlement) -> bool:
         """Whether any can be carried out; the cell is read again before all are refused."""
         if not settlement.settling:
             return False

@@ -56,7 +56,7 @@ class Settling(Request[QueueCell, None]):
 
 
 @dataclass(slots=True)
-class Settlement:
+class QueueSettlement:
     """The change of the cell by all that settles since the last write, in order."""
 
     write: int

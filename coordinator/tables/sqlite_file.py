@@ -25,7 +25,7 @@ _WAIT_IN_SQLITE_S = 0.018
 """The wait inside SQLite: after 1, 2, 5 and 10 ms its pauses are so long that others are always quicker."""
 _RETRY_MIN_S, _RETRY_MAX_S = 0.0002, 0.002
 _PUT_ONE = "UPDATE cells SET version = ?, data = ? WHERE key = ? AND version = ?"
-"""As of most writes, when one has the table for itself: in half the time."""
+"""The way of most writes, which have a transaction for themselves: in half the time."""
 _PUT_ALL = """
     INSERT INTO cells (key, version, data)
     WITH wanted (key, version, data, expected) AS (VALUES (...))

@@ -255,7 +255,6 @@ def test_a_write_whose_table_tells_nothing_is_explained_by_a_read() -> None:
         assert kernel.loop.now < 7.0
         assert await cells.read("cell") == third
         assert len(later) == 2
-        await asyncio.sleep(10)  # the timer is over
 
     kernel.run(process.run(script()))
 
