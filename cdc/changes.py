@@ -6,7 +6,7 @@ position of the row that it meets (`NetChange.column_positions`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
@@ -21,6 +21,14 @@ ALWAYS = 2**63 - 1
 """`NetChange.applies_up_to` of a change that applies at any position."""
 NEVER = -1
 """The position of a column without an event: the row keeps its value."""
+
+
+_KEEP_ID = id(KEEP)
+
+
+def lacks_some(values: Sequence[Any]) -> bool:
+    """Whether some value is `KEEP`; by identity, as a `Decimal` asks anything that it is compared with for its kind of number."""
+    return _KEEP_ID in map(id, values)
 
 
 class FormerRow(NamedTuple):
@@ -91,14 +99,14 @@ def put(before: NetChange | None, values: tuple[Any, ...], position: int | None,
     """The net change after an upsert; None: it is skipped."""
     if before is None:
         applies_up_to = ALWAYS if position is None else position
-        if KEEP not in values:
+        if not lacks_some(values):
             return NetChange(True, values, None, position, applies_up_to, place)
         known = tuple([NEVER if value is KEEP else applies_up_to for value in values])
         return NetChange(True, values, known, position, applies_up_to, place)
     if position is not None and before.position is not None and position < before.position:
         return None
     applies_up_to = ALWAYS if position is None or before.applies_up_to == ALWAYS else position
-    if KEEP not in values:
+    if not lacks_some(values):
         return NetChange(True, values, None, position, applies_up_to, place)
     filled, column_positions = list(values), [applies_up_to] * len(values)
     for column, value in enumerate(values):
@@ -131,13 +139,13 @@ def move(
     """The net change after an upsert that changed the row's key; None: it is skipped. Columns missing in the event come from
     ``origin``, the known state of the row under ``key``, its old key, or else from the target.
     """
-    if KEEP not in values or (origin is not None and (not origin.put or _below(position, origin.position))):
+    if not lacks_some(values) or (origin is not None and (not origin.put or _below(position, origin.position))):
         return put(before, values, position, place)  # a repetition: the row has moved already, and another row may have its key
     moved = FormerRow(key, position, place)
     if origin is not None:
         values = tuple([old if value is KEEP else value for value, old in zip(values, origin.values, strict=True)])
         moved = origin.moved or moved
-    if KEEP not in values:
+    if not lacks_some(values):
         return put(before, values, position, place)
     made = put(None, values, position, place)
     if put(before, values, position, place) is None or made is None:

@@ -27,7 +27,7 @@ _TOTAL_ORDER_BITS = 20
 _MYSQL_POSITION_BITS, _MYSQL_ROW_BITS = 32, 12
 
 
-class ChangeEvent(msgspec.Struct, frozen=True):
+class ChangeEvent(msgspec.Struct, frozen=True, gc=False):
     """One change of one row, a truncate, or an application's message in the source's log."""
 
     source: TableId
@@ -232,7 +232,7 @@ def name_in_avro(row: object) -> str | None:
 
 
 def time_us_of(us: object, ms: object) -> int | None:
-    if isinstance(us, int):
+    if us is not None and isinstance(us, int):
         return us
     return ms * 1000 if isinstance(ms, int) else None
 
@@ -261,8 +261,11 @@ def position_of(source: Mapping[str, Any], transaction: object) -> int | None:
 
 def commit_position(sequence: object, number: object) -> int | None:
     try:
+        # Every event has one, so the usual `["<commit LSN>", "<LSN>"]` is read without a JSON parser.
+        usual = _COMMIT.match(sequence) if isinstance(sequence, str) else None
+        first = int(usual[1]) if usual else _first_of(sequence)
         # Log records are aligned to 8 bytes, so the low bits tell no two commits apart.
-        commit, nth = _first_of(sequence) >> 3, number if number.__class__ is int else _whole(number)
+        commit, nth = first >> 3, number if number.__class__ is int else _whole(number)
         fits = commit < 1 << 63 - _TOTAL_ORDER_BITS and 0 <= nth < 1 << _TOTAL_ORDER_BITS
         return commit << _TOTAL_ORDER_BITS | nth if fits else None
     except (IndexError, TypeError, ValueError, RecursionError):
@@ -288,11 +291,9 @@ def with_row(position: int | None, row: object) -> int | None:
 
 
 def _first_of(sequence: object) -> int:
-    """Every event has it, so the usual ``["<commit LSN>", "<LSN>"]`` is read without a JSON parser. 0 for null."""
+    """0 for null."""
     if not isinstance(sequence, str):
         raise TypeError
-    if found := _COMMIT.match(sequence):
-        return int(found[1])
     first = json.loads(sequence)[0]
     return 0 if first is None else _whole(first)
 

@@ -47,7 +47,7 @@ class _Transaction(msgspec.Struct, gc=False):
     total_order: Any
 
 
-class _Envelope(msgspec.Struct):
+class _Envelope(msgspec.Struct, gc=False):
     op: Literal["c", "u", "d", "r"]
     source: _Source
     before: dict[str, Any] | None = None
@@ -55,7 +55,7 @@ class _Envelope(msgspec.Struct):
     transaction: _Transaction | None = None
 
 
-class _Event(msgspec.Struct):
+class _Event(msgspec.Struct, gc=False):
     value: _Envelope
     key: dict[str, Any] | None = None
     op: UnsetType = UNSET
@@ -91,16 +91,32 @@ _NEAR = 64
 
 def standard_change(body: bytes) -> ChangeEvent | None:
     """None for other bodies."""
-    read = _read(body)
-    if read is None or read.key.keys() == _CONNECT:
-        return None
-    envelope = read.envelope
+    schema = body.find(b'"schema"', 0, _NEAR)
+    if schema >= 0:
+        read = _read(body, schema)
+        return None if read is None else _change(read.envelope, read.key, read.schema_of_key, read.schema_of_row)
+    try:
+        event = _EVENT.decode(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None  # left to the general way
+    return _change(event.value, event.key or {}, None, None)
+
+
+def _change(
+    envelope: _Envelope, key: dict[str, Any], schema_of_key: ConnectRowSchema | None, schema_of_row: ConnectRowSchema | None
+) -> ChangeEvent | None:
+    """The change; None for what is left to the general way. Calls are made for the members that there are: every event comes here."""
     source, op, before, after = envelope.source, envelope.op, envelope.before or None, envelope.after
     table = source_of_names(source.table, source.schema, source.db, source.name)
     row = after or before or {}
-    if table is None or (after is None and op != "d") or name_in_avro(row) is not None:
+    if (
+        table is None
+        or (after is None and op != "d")
+        or (len(row) == 1 and name_in_avro(row) is not None)
+        or (len(key) == len(_CONNECT) and key.keys() == _CONNECT)
+    ):
         return None
-    position = None
+    position, unsent, types = None, source.not_sent, source.types
     if source.sequence is not None and envelope.transaction is not None:
         position = commit_position(source.sequence, envelope.transaction.total_order)
     elif source.file is not UNSET:
@@ -108,26 +124,24 @@ def standard_change(body: bytes) -> ChangeEvent | None:
     return ChangeEvent(
         table,
         op,
-        read.key,
-        row if source.not_sent is None else with_unsent(row, source.not_sent),
+        key,
+        row if unsent is None else with_unsent(row, unsent),
         position,
         position if source.file is UNSET else with_row(position, source.row),
         before,
         time_us_of(source.ts_us, source.ts_ms),
-        read.schema_of_key,
-        read.schema_of_row,
+        schema_of_key,
+        schema_of_row,
         None,
-        isinstance(source.version, str),
-        source.types if isinstance(source.types, str) else None,
-        origin_of(source.server_id, source.gtid),
-        isinstance(source.not_sent, list),
+        source.version.__class__ is str,
+        types if types.__class__ is str else None,
+        None if source.server_id is None and source.gtid is None else origin_of(source.server_id, source.gtid),
+        unsent.__class__ is list,
     )
 
 
-def _read(body: bytes) -> _Read | None:
-    schema = body.find(b'"schema"', 0, _NEAR)
-    readers = (_plain,) if schema < 0 else (_alone, _both) if body[:schema].strip() == b"{" else (_pair, _plain)
-    for read in readers:
+def _read(body: bytes, schema: int) -> _Read | None:
+    for read in (_alone, _both) if body[:schema].strip() == b"{" else (_pair, _plain):
         try:
             return read(body)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, InvalidArgument):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any
 
 from ...log.schema.fields import DecimalType, PrimitiveType
@@ -53,13 +54,14 @@ class RowDecoder:
         """The last row's columns with NULL for an unfit value, and why."""
         self.names = frozenset(self.types)
         self.key_places = target.key_places
+        self._key_in = _taken(self.key_places)
         self._no_values = (None,) * len(target.columns)
         self.key_names = frozenset(target.key)
         self.schema: ConnectRowSchema | None = None
         self.modes, self.exact = False, False
-        self.typed = self._typed(None, modes=False, exact=False)
-        self.converters = dict(self.typed)
-        self._known: dict[tuple[ConnectRowSchema | None, bool, bool], tuple[list[tuple[str, Convert]], dict[str, Convert]]] = {}
+        self.converters = self._typed(None, modes=False, exact=False)
+        """The converters by column, in the target's order."""
+        self._known: dict[tuple[ConnectRowSchema | None, bool, bool], dict[str, Convert]] = {}
 
     def row_change(self, change: ChangeEvent, position: int | None, place: Place, *, outdated: bool) -> RowChange:
         """The change of one row. ``outdated``: a truncate has removed the row since, whatever its values. Raises `UnfitValue`."""
@@ -69,11 +71,11 @@ class RowDecoder:
             key = self._key_of(change)
             return RowChange("d", key, self._no_values, position, place, self._former_key(change, key))
         values = self.values(change.row, change.schema_of_row, modes=change.modes, exact=change.says_unsent)
-        key = tuple([values[column] for column in self.key_places])
+        key = self._key_in(values)
         if None in key or KEEP in key:
             key = self._key_of(change)
             values = _with_key(values, self.key_places, key)
-        return RowChange(change.op, key, values, position, place, self._former_key(change, key))
+        return RowChange(change.op, key, values, position, place, None if change.before is None else self._former_key(change, key))
 
     def _key_of(self, change: ChangeEvent) -> Key:
         if change.key and self.key_names <= change.key.keys():
@@ -93,34 +95,34 @@ class RowDecoder:
         former = self.key(old, change.schema_of_row, modes=change.modes, exact=change.says_unsent)
         return former if former != key else None
 
-    def converters_for(self, schema: ConnectRowSchema | None, *, modes: bool, exact: bool) -> list[tuple[str, Convert]]:
+    def converters_for(self, schema: ConnectRowSchema | None, *, modes: bool, exact: bool) -> dict[str, Convert]:
         """``modes``: the connector writes types in several ways. ``exact``: events name unsent columns (`ChangeEvent.says_unsent`)."""
         if schema is not self.schema or modes is not self.modes or exact is not self.exact:
             if (known := self._known.get((schema, modes, exact))) is None:
                 if len(self._known) == _SCHEMAS:
                     self._known.clear()
-                typed = self._typed(schema, modes=modes, exact=exact)
-                known = self._known[schema, modes, exact] = (typed, dict(typed))
-            self.schema, self.modes, self.exact, (self.typed, self.converters) = schema, modes, exact, known
-        return self.typed
+                known = self._known[schema, modes, exact] = self._typed(schema, modes=modes, exact=exact)
+            self.schema, self.modes, self.exact, self.converters = schema, modes, exact, known
+        return self.converters
 
     def values(
         self, row: Mapping[str, Any], schema: ConnectRowSchema | None, *, modes: bool = False, exact: bool = False
     ) -> tuple[Any, ...]:
         """Raises `UnfitValue`."""
-        typed = self.converters_for(schema, modes=modes, exact=exact)
+        same = schema is self.schema and modes is self.modes and exact is self.exact
+        converters = self.converters if same else self.converters_for(schema, modes=modes, exact=exact)
         values: list[Any] = []
         try:
-            for name, convert in typed:
+            for name, convert in converters.items():
                 value = row.get(name, KEEP)
                 values.append(value if value is None or value is KEEP else convert(value))
         except (UnfitValue, ValueError, TypeError, KeyError, ArithmeticError):
-            return self._values_but_unfit(row, typed)
+            return self._values_but_unfit(row, converters)
         return tuple(values)
 
-    def _values_but_unfit(self, row: Mapping[str, Any], typed: list[tuple[str, Convert]]) -> tuple[Any, ...]:
+    def _values_but_unfit(self, row: Mapping[str, Any], converters: Mapping[str, Convert]) -> tuple[Any, ...]:
         found: list[Any] = []
-        for name, convert in typed:
+        for name, convert in converters.items():
             value = row.get(name, KEEP)
             try:
                 found.append(value if value is None or value is KEEP else convert(value))
@@ -135,8 +137,7 @@ class RowDecoder:
 
     def key(self, row: Mapping[str, Any], schema: ConnectRowSchema | None, *, modes: bool = False, exact: bool = False) -> Key:
         """Raises `UnfitValue`."""
-        self.converters_for(schema, modes=modes, exact=exact)
-        typed, key, unavailable = self.converters, [], NOTHING if exact else self.unavailable
+        typed, key, unavailable = self.converters_for(schema, modes=modes, exact=exact), [], NOTHING if exact else self.unavailable
         for name in self.target.key:
             value = required_key_value(name, row, unavailable)
             try:
@@ -151,7 +152,7 @@ class RowDecoder:
             for column in self.target.columns
         ]
 
-    def _typed(self, schema: ConnectRowSchema | None, *, modes: bool, exact: bool) -> list[tuple[str, Convert]]:
+    def _typed(self, schema: ConnectRowSchema | None, *, modes: bool, exact: bool) -> dict[str, Convert]:
         unavailable = NOTHING if exact else self.unavailable
         fields = {} if schema is None else schema.fields
         undeclared = self.undeclared if modes else self.forms
@@ -166,7 +167,12 @@ class RowDecoder:
             digits = isinstance(kind, DecimalType) and read is undeclared.get(name) and name not in self.forms
             return _after(read, convert, unavailable, as_text=name in self.texts, digits=digits)
 
-        return [(name, typed(name, convert)) for name, convert in (self._columns(NOTHING) if exact else self.columns)]
+        return {name: typed(name, convert) for name, convert in (self._columns(NOTHING) if exact else self.columns)}
+
+
+def _taken(places: tuple[int, ...]) -> Callable[[tuple[Any, ...]], tuple[Any, ...]]:
+    """Takes a key from values."""
+    return itemgetter(*places) if len(places) > 1 else itemgetter(slice(places[0], places[0] + 1))
 
 
 def _with_key(values: tuple[Any, ...], places: tuple[int, ...], key: Key) -> tuple[Any, ...]:

@@ -54,7 +54,7 @@ class TableFold:
             self._check_origin(queue, change)
         if change.key and change.key.keys() != self.decoder.key_names:
             self._check_key(change)
-        last = self._truncates.get(queue, self._truncate)
+        last = self._truncates.get(queue, self._truncate) if self._truncates else self._truncate
         outdated = position is not None and last is not None and position < last
         if outdated and change.op == "t":
             self._advance(queue, position, change.origin)

@@ -17,6 +17,7 @@ from penstock.cdc.events.connect import column_type, reader, schema_of_key
 from penstock.cdc.events.conversion import KEEP, UnfitValue, converter, exact_json, key_converter
 from penstock.cdc.events.floats import nearest_single
 from penstock.cdc.events.placeholders import PLACEHOLDER as MARKER
+from penstock.cdc.events.placeholders import UnavailablePlaceholder
 from penstock.cdc.events.target_types import infer, joined, parse_target_type
 from penstock.log.errors import InvalidArgument
 from penstock.log.schema.arrow_types import arrow_type
@@ -118,6 +119,10 @@ def test_what_fits_is_held_exactly(kind: str, said: Any, held: Any) -> None:
         ("binary", "not base64!"),
         ("date", "2022-13-01"),
         ("timestamp", "2026-11-20T12:17:33.1881431Z"),
+        ("timestamp", "20261120T121733.1881431567Z"),
+        ("timestamp", "2026-11-20T12:17:33.18814xZ"),
+        ("decimal(12,2)", "NaN"),
+        ("decimal(12,2)", "-Infinity"),
         ("timestamp", "infinity"),
         ("timestamp", 1_795_177_053),
     ],
@@ -151,6 +156,15 @@ def test_the_marker_keeps_what_the_row_has_in_columns_of_every_type(kind: str) -
     assert convert(MARKER) is KEEP
     assert convert(base64.b64encode(MARKER.encode()).decode()) is KEEP
     assert convert([MARKER]) is KEEP
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [("timestamp", "0001-01-01 00:00:00.000000+00"), ("timestamp", "9999-12-31T00:00:00.000000Z"), ("decimal(12,2)", "-1.00")],
+)
+def test_a_declared_marker_that_fits_the_column_keeps_what_the_row_has(kind: str, said: str) -> None:
+    assert converter(parse_target_type(kind))(said) is not KEEP
+    assert converter(parse_target_type(kind), UnavailablePlaceholder.of([said]))(said) is KEEP
 
 
 @given(st.decimals(allow_nan=False, allow_infinity=False, places=4, min_value=-(10**30), max_value=10**30))

@@ -8,6 +8,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ....consumers.ranges.planned_columns import PlannedSchema
 from ....consumers.ranges.task import ReadTask, read
@@ -130,5 +131,5 @@ def _contents(batch: pa.RecordBatch) -> tuple[Iterable[bytes | TypedEvent | None
     if VALUE in batch.schema.names:
         value = batch.column(VALUE)
         return typed_events(value), [-(-value.nbytes // max(1, len(value)))] * len(value)
-    bodies = batch.column("body").to_pylist()
-    return bodies, [len(body or b"") for body in bodies]
+    bodies = batch.column("body")
+    return bodies.to_pylist(), pc.binary_length(bodies).fill_null(0).to_pylist()

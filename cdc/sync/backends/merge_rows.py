@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from ....log.schema.arrow_types import arrow_type
-from ...changes import Key, NetChange
+from ...changes import Key, NetChange, lacks_some
 from ...delta.merge_sql import APPLIES_UP_TO, COLUMN_POSITIONS, PUT
 from ...events.conversion import KEEP, UnfitValue
 from ...fold.fold_result import RowVersion
@@ -32,10 +32,10 @@ def rows_schema(target: Target, *, by_position: bool) -> pa.Schema:
 def batch_of(target: Target, schema: pa.Schema, items: Sequence[tuple[Key, NetChange]]) -> pa.RecordBatch:
     rows = [net.values for _, net in items]
     columns: list[Sequence[Any]] = list(zip(*rows, strict=True))
-    for place in target.key_places:
-        columns[place] = [key[target.key_places.index(place)] for key, _ in items]
+    for place, keys in zip(target.key_places, zip(*(key for key, _ in items), strict=True), strict=True):
+        columns[place] = keys
     values = {
-        column.name: [None if value is KEEP else value for value in found] if KEEP in found else found
+        column.name: [None if value is KEEP else value for value in found] if lacks_some(found) else found
         for column, found in zip(target.columns, columns, strict=True)
     }
     values |= {
