@@ -75,6 +75,7 @@ class _Writing:
     settlement: QueueSettlement
     step: Step
     given: list[list[MessageView]]
+    planned_ms: int
     merges: int
     """The merges of the cell before."""
     ended: Callable[[_Writing], None] | None = None
@@ -289,7 +290,7 @@ class ReceiveProcessor(QueueProcessor[ReceiveSchedule]):
         for want, messages in zip(wants, given, strict=True):
             self._around.in_flight.begin(self._together(messages), want.due_ms, sealed)
         settlement.caught_up = self._caught_up(settlement.settling)
-        return _Writing(schedule, asked, settlement, step, given, self.keeper.merges)
+        return _Writing(schedule, asked, settlement, step, given, now_ms, self.keeper.merges)
 
     def _settlement(
         self, settling: Sequence[Acknowledging | Settling], expire: Callable[[QueueCell], Expiry] | None = None
@@ -342,7 +343,7 @@ class ReceiveProcessor(QueueProcessor[ReceiveSchedule]):
                 self._full_bytes = _FULL_BYTES
             self._carry_on(step)
             for one, messages in zip(writing.asked, writing.given, strict=True):
-                self._hand_out(one, messages)
+                self._hand_out(one, messages, writing.planned_ms + one.invisible_ms)
         if writing.too_large is not None:
             self._fail((), writing.settlement.settling, writing.too_large)
         else:
@@ -388,7 +389,7 @@ class ReceiveProcessor(QueueProcessor[ReceiveSchedule]):
                 writing = self._planned(asked, settlement, now_ms)
             else:  # nothing else is to be planned
                 settlement.caught_up = self._caught_up(settling)
-                writing = _Writing(self.schedule, (), settlement, Step(), [], self.keeper.merges)
+                writing = _Writing(self.schedule, (), settlement, Step(), [], now_ms, self.keeper.merges)
             self._quick = writing
             self._begin(writing, self._end_quickly, settles=bool(settling))
         except Exception as error:  # noqa: BLE001 - the task raises it
@@ -494,10 +495,13 @@ class ReceiveProcessor(QueueProcessor[ReceiveSchedule]):
             settlement.apply(self.keeper.cell)
         return settlement.accepts
 
-    def _hand_out(self, asked: _PendingReceive, messages: list[MessageView]) -> None:
+    def _hand_out(self, asked: _PendingReceive, messages: list[MessageView], due_ms: int) -> None:
         if asked.given.done():
             self.give_back(messages, asked.receive)
             return
+        if messages and (self._clock.wall_ms() >= due_ms or not self._around.member.may_start()):
+            self._not_given([messages])  # the process stood still since: another owner may have given them to others
+            messages = []
         self._counters.messages_out.add(len(messages))
         self._counters.bytes_out.add(sum([len(message.body or b"") for message in messages]))
         asked.given.set_result(messages)

@@ -13,6 +13,7 @@ import pytest
 from penstock.consumers.dead_letters.writer import REASON, RECONSUME_TIMES
 from penstock.consumers.queues.processor import QueueProcessor
 from penstock.consumers.simple import SimpleOptions
+from penstock.coordinator.queues.keeper import CellRequest
 from penstock.coordinator.queues.receipt_handle import AlreadySettled, ForeignReceipt, ReceiptExpired, ReceiptHandle
 from penstock.log import Message, MessageView
 from penstock.log.errors import InvalidArgument, PenstockError
@@ -389,3 +390,31 @@ async def test_a_queue_that_hands_out_and_settles_looks_only_now_and_then_at_all
         await one.ack(message)
     assert await scene.is_settled(20)
     assert rounds <= 1 + scene.now_s - start_s
+
+
+@played_on(Scene)
+async def test_what_is_due_again_when_its_write_ends_is_not_handed_out(scene: Scene) -> None:
+    """As in a process that stood still meanwhile: another owner may have given it to others."""
+    one = scene.member()
+    await one.send("a1")
+    await one.consume()
+    await scene.let_pass(1)
+    keeper = one.consumer._owner.queues["orders", 0].keeper
+    carry_out, late = keeper.carry_out, list[asyncio.Task[None]]()
+
+    async def carry_out_late(*requests: CellRequest) -> None:
+        for request in requests:
+            await keeper.change(request.change)
+        await scene.let_pass(11)
+        for request in requests:
+            request.settle(keeper.cell)
+
+    def first(*requests: CellRequest) -> None:
+        keeper.carry_out = carry_out  # type: ignore[method-assign]
+        late.append(asyncio.ensure_future(carry_out_late(*requests)))
+
+    keeper.carry_out = first  # type: ignore[method-assign]
+    messages = await one.receive(wait=timedelta(seconds=30))
+    assert [message.delivery_attempt for message in messages] == [2]
+    await one.ack(*messages)
+    assert one.coordination.worker.in_flight == 0
