@@ -11,12 +11,8 @@ HASH_MAX = 2**64 - 1
 
 
 def append_varint(data: bytearray, number: int) -> None:
-    if number < 0:
-        raise ValueError(f"a varint cannot be negative: {number}")
-    while number > 0x7F:
-        data.append(number & 0x7F | 0x80)
-        number >>= 7
-    data.append(number)
+    """Append one number. Raises `ValueError` for a negative one."""
+    append_varints(data, (number,))
 
 
 def append_varints(data: bytearray, numbers: Iterable[int]) -> None:
@@ -26,7 +22,7 @@ def append_varints(data: bytearray, numbers: Iterable[int]) -> None:
         while number > 0x7F:
             append(number & 0x7F | 0x80)
             number >>= 7
-        append(number)  # refuses a negative one
+        append(number)  # raises for a negative one
 
 
 def append_bytes(data: bytearray, value: bytes) -> None:
