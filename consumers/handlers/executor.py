@@ -218,11 +218,7 @@ class ThreadExecutor:
 
     def _run_batches(self, owner: RunOwner, run: LaneRun) -> None:
         run.took_s = took_s = array("d")
-        if run.list_max:
-            run.left = left = run.lists()
-        else:
-            left = deque((list(run.messages),))
-        reported_s = self._clock.monotonic_s()
+        left, reported_s = run.begin_lists(), self._clock.monotonic_s()
         while left:
             since_s = self._clock.monotonic_s()
             if run.cancelled or since_s >= owner.until_s:
@@ -397,12 +393,9 @@ class TaskExecutor:
 
     async def _run_batches(self, owner: RunOwner, run: LaneRun) -> None:
         run.took_s = took_s = array("d")
+        left, reported_s = run.begin_lists(), self._clock.monotonic_s()
         if run.list_max:
-            run.left = left = run.lists()
             asyncio.get_running_loop().call_later(_LOOK_AGAIN_S, self._look)
-        else:
-            left = deque((list(run.messages),))
-        reported_s = self._clock.monotonic_s()
         while left:
             since_s = self._clock.monotonic_s()
             if run.cancelled or since_s >= owner.until_s:

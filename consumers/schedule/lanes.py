@@ -106,8 +106,15 @@ class LaneRun:
             self.messages = self.messages.cut(0, self.size)
         return back
 
+    def begin_lists(self) -> deque[MessageView | list[MessageView]]:
+        """The lists for the listener. Called by the executor, before it begins. Those of a shared lane may be taken back until each begins."""
+        if not self.list_max:
+            return deque((list(self.messages),))
+        self.left = self.lists()
+        return self.left
+
     def lists(self) -> deque[MessageView | list[MessageView]]:
-        """Put the messages of each group together in lists. Called by the executor, before it begins."""
+        """Put the messages of each group together in lists."""
         most = self.list_max
         by_group: dict[str | None, list[MessageView]] = {}
         for message in self.messages:
