@@ -232,7 +232,7 @@ def name_in_avro(row: object) -> str | None:
 
 
 def time_us_of(us: object, ms: object) -> int | None:
-    if us is not None and isinstance(us, int):
+    if isinstance(us, int):
         return us
     return ms * 1000 if isinstance(ms, int) else None
 

@@ -67,7 +67,7 @@ class Fold:
         plan = self._plans.get(change.source) or self._plan_of(change.source)
         if (change.op in "mt" and self._changes_no_row(change, plan)) or (plan.target is None and not plan.selected):
             folded.ignored += 1
-        elif (folded.refused or plan.blocked_from or _is_applied(plan.target, place)) and self._is_passed(plan, place):
+        elif self._is_passed(plan, place):
             self._pass(change)
         else:
             self._add(change, plan, place, time_us)

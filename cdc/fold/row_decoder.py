@@ -109,8 +109,7 @@ class RowDecoder:
         self, row: Mapping[str, Any], schema: ConnectRowSchema | None, *, modes: bool = False, exact: bool = False
     ) -> tuple[Any, ...]:
         """Raises `UnfitValue`."""
-        same = schema is self.schema and modes is self.modes and exact is self.exact
-        converters = self.converters if same else self.converters_for(schema, modes=modes, exact=exact)
+        converters = self.converters_for(schema, modes=modes, exact=exact)
         values: list[Any] = []
         try:
             for name, convert in converters.items():
