@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate
@@ -18,7 +18,7 @@ from ...log.limits import KIB
 from ...log.paths import TopicPaths
 from ...log.read.projection import projection_of
 from ...log.schema.topic_schema import TopicSchema
-from ...log.tail.entry_rows import EntryRows, decode_entry, staged_parts
+from ...log.tail.entry_rows import EntryRows, decode_entry, decode_together, staged_parts
 from ...log.topic.topics import Topic
 from .cache import CachedEntry, CachedRows, Failures, FeedCache
 from .rows import cut
@@ -151,6 +151,8 @@ def _taken(arrivals: list[CachedEntry], queue: int, start: int, rows_max: int, b
 
 
 def _decoded_each(paths: TopicPaths, those: Sequence[_Fetched]) -> list[tuple[dict[int, CachedRows], int]]:
+    if len(those) > 1 and (together := _decoded_together(paths, those)) is not None:
+        return together
     decoded: list[tuple[dict[int, CachedRows], int]] = []
     for one in those:
         try:
@@ -167,17 +169,38 @@ def _decoded(paths: TopicPaths, fetched: _Fetched) -> tuple[dict[int, CachedRows
     if not whole:
         return {}, 0
     rows = _single_batch(entry, whole, fetched.schema, where=paths.entry(folded.number))
+    return _pieces(rows, [whole])[0]
+
+
+def _decoded_together(paths: TopicPaths, those: Sequence[_Fetched]) -> list[tuple[dict[int, CachedRows], int]] | None:
+    """None: one of them is to be decoded by itself."""
+    table = decode_together(paths, [(one.folded, one.data, one.spans.keys()) for one in those])
+    if table is None:
+        return None
+    (rows,) = table.to_batches()
+    spans = [dict(sorted(one.spans.items())) for one in those]
+    return _pieces(rows, spans) if _is_of(rows, spans) else None
+
+
+def _pieces(rows: pa.RecordBatch, spans: Sequence[Mapping[int, tuple[int, int]]]) -> list[tuple[dict[int, CachedRows], int]]:
+    """The rows of each entry by queue, and their bytes, of one batch with all of them in order."""
     size_bytes = rows.nbytes
-    ends = np.cumsum([limit - first for first, limit in whole.values()])
-    bodies = np.concatenate(([0], np.cumsum(pc.binary_length(rows.column("body")).fill_null(0).to_numpy(zero_copy_only=False))))
-    other_bytes = (size_bytes - int(bodies[-1])) / rows.num_rows
-    pieces: dict[int, CachedRows] = {}
-    begin = 0
-    for (queue, (first, _)), end in zip(whole.items(), ends.tolist(), strict=True):
-        of_queue = int(bodies[end] - bodies[begin] + other_bytes * (end - begin))
-        pieces[queue] = CachedRows(first, rows.slice(begin, end - begin), of_queue)
-        begin = end
-    return pieces, size_bytes
+    ends = np.cumsum([limit - first for of_entry in spans for first, limit in of_entry.values()]).tolist()
+    bodies = np.concatenate(
+        ([0], np.cumsum(pc.binary_length(rows.column("body")).fill_null(0).to_numpy(zero_copy_only=False)))
+    ).tolist()
+    other_bytes = (size_bytes - bodies[-1]) / rows.num_rows
+    found: list[tuple[dict[int, CachedRows], int]] = []
+    begin = at = 0
+    for of_entry in spans:
+        pieces: dict[int, CachedRows] = {}
+        for queue, (first, _) in of_entry.items():
+            end = ends[at]
+            of_queue = int(bodies[end] - bodies[begin] + other_bytes * (end - begin))
+            pieces[queue] = CachedRows(first, rows.slice(begin, end - begin), of_queue)
+            begin, at = end, at + 1
+        found.append((pieces, sum(piece.size_bytes for piece in pieces.values())))
+    return found
 
 
 def _single_batch(entry: EntryRows, whole: dict[int, tuple[int, int]], schema: TopicSchema | None, *, where: str) -> pa.RecordBatch:
@@ -188,8 +211,14 @@ def _single_batch(entry: EntryRows, whole: dict[int, tuple[int, int]], schema: T
     batches = table.combine_chunks().to_batches()
     rows = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
     rows = projection_of(None, schema).shown(rows, where=where)
-    queues = np.repeat(list(whole), [limit - first for first, limit in whole.values()])
-    offsets = np.concatenate([np.arange(first, limit) for first, limit in whole.values()])
-    if not (np.array_equal(rows.column("queue").to_numpy(), queues) and np.array_equal(rows.column("offset").to_numpy(), offsets)):
+    if not _is_of(rows, [whole]):
         raise InternalError("an entry has other rows than the fold says", operation="fetch", expected=whole, observed=rows.num_rows)
     return rows
+
+
+def _is_of(rows: pa.RecordBatch, spans: Sequence[Mapping[int, tuple[int, int]]]) -> bool:
+    """Whether a batch has exactly the rows that the fold gave these entries, in order."""
+    runs = [(queue, first, limit) for of_entry in spans for queue, (first, limit) in of_entry.items()]
+    queues = np.repeat([queue for queue, _, _ in runs], [limit - first for _, first, limit in runs])
+    offsets = np.concatenate([np.arange(first, limit) for _, first, limit in runs])
+    return np.array_equal(rows.column("queue").to_numpy(), queues) and np.array_equal(rows.column("offset").to_numpy(), offsets)

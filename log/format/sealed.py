@@ -114,6 +114,12 @@ def read_rows(file: bytes, *, where: str, columns: list[str] | None = None, sche
 
     Raises `DataDamaged`, also where rows are stated to be too large, before memory is taken for them.
     """
+    rows = read_stored(file, where=where, columns=columns, schema=schema)
+    return rows if schema is None else checked_rows(rows, where=where, schema=schema)
+
+
+def read_stored(file: bytes, *, where: str, columns: list[str] | None = None, schema: pa.Schema | None = None) -> pa.Table:
+    """`read_rows` before `checked_rows`: the columns that the file has, with values that nobody has looked at."""
     try:
         parquet = pq.ParquetFile(pa.BufferReader(file), page_checksum_verification=True)
         if schema is not None and not fits_file(parquet.schema_arrow, schema):
@@ -124,13 +130,22 @@ def read_rows(file: bytes, *, where: str, columns: list[str] | None = None, sche
                 observed=shown(_columns(parquet.schema_arrow)),
             )
         _check_size(parquet.metadata, len(file), where)
-        rows = parquet.read(columns=columns, use_threads=False)
-        if schema is not None:
-            rows.validate(full=True)
-            rows = whole(rows, schema)
+        return parquet.read(columns=columns, use_threads=False)
     except PARQUET_ERRORS as error:
-        raise DataDamaged("the file cannot be read", object=where, observed=shown(error)) from error
-    return rows
+        raise _unreadable(where, error) from error
+
+
+def checked_rows(rows: pa.Table, *, where: str, schema: pa.Schema) -> pa.Table:
+    """Rows of `read_stored` with all columns of ``schema``, and valid values. Raises `DataDamaged`."""
+    try:
+        rows.validate(full=True)
+        return whole(rows, schema)
+    except PARQUET_ERRORS as error:
+        raise _unreadable(where, error) from error
+
+
+def _unreadable(where: str, error: Exception) -> DataDamaged:
+    return DataDamaged("the file cannot be read", object=where, observed=shown(error))
 
 
 def _check_size(metadata: pq.FileMetaData, size_bytes: int, where: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Collection, Iterator, Mapping
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -15,7 +15,7 @@ from ..errors import DataDamaged
 from ..format.digest import digest
 from ..format.fold import FoldedEntry, VoidReason
 from ..format.header import Batch, Header
-from ..format.sealed import check_seal, read_rows
+from ..format.sealed import PARQUET_ERRORS, check_seal, checked_rows, read_rows, read_stored
 from ..format.stored_json import shown
 from ..limits import TIME_MAX_MS, TIME_MIN_US
 from ..message.columns import joined, value_type, with_value
@@ -147,6 +147,41 @@ def decode_entry(
     return _assemble(paths, folded, runs, files)
 
 
+def decode_together(paths: TopicPaths, entries: Sequence[tuple[FoldedEntry, bytes, Collection[int]]]) -> pa.Table | None:
+    """The rows of `decode_entry` of each of these entries, with the queues that are wanted of it, one entry after the other. For an entry of few
+    rows that saves most of its time.
+
+    None where `decode_entry` may have more to say of one: it is damaged, has staged objects or typed rows, or other columns than the others. That
+    rows are of the right queues remains to be checked.
+    """
+    slices: list[pa.Table] = []
+    offsets: list[np.ndarray[tuple[int], np.dtype[np.int64]]] = []
+    counts: list[int] = []
+    try:
+        for folded, data, wanted in entries:
+            runs = runs_of(folded, queues=wanted)
+            if folded.state.schema is not None or any(run.key is not None for run in runs):
+                return None
+            rows = read_stored(data, where=paths.entry(folded.number), schema=LOG_SCHEMA)
+            slices += [rows.slice(run.first_row, run.count) for run in runs]
+            offsets += [np.arange(run.first_offset, run.first_offset + run.count) for run in runs]
+            counts.append(sum(run.count for run in runs))
+        table = checked_rows(pa.concat_tables(slices).combine_chunks(), where=paths.log, schema=LOG_SCHEMA)
+        _check_messages(table, paths.log)
+    except (DataDamaged, *PARQUET_ERRORS):
+        return None  # of which entry, its own decoding tells
+    if table.num_rows != sum(counts):
+        return None
+    stored_us = np.repeat([1000 * folded.store_time_ms for folded, _, _ in entries], counts)
+    return _with_places(table, pa.array(np.concatenate(offsets)), pa.array(stored_us).view(_STORED_TYPE))
+
+
+def _with_places(table: pa.Table, offsets: pa.Array, stored: pa.Array) -> pa.Table:
+    schema = with_value(MESSAGE_SCHEMA, value_type(table.schema))
+    added = {"offset": offsets, "store_timestamp": stored}
+    return pa.Table.from_arrays([added[name] if name in added else table.column(name) for name in schema.names], schema=schema)
+
+
 def _assemble(
     paths: TopicPaths, folded: FoldedEntry, runs: list[RowRange], files: Mapping[str | None, pa.Table | str]
 ) -> EntryRows:
@@ -171,13 +206,8 @@ def _assemble(
         schema = folded.state.schema
         return EntryRows(with_value(MESSAGE_SCHEMA, None if schema is None else schema.stored_arrow).empty_table(), tuple(lost))
     table = joined(slices)
-    schema = with_value(MESSAGE_SCHEMA, value_type(table.schema))
-    added = {
-        "offset": pa.array(np.concatenate(offsets)),
-        "store_timestamp": pa.repeat(pa.scalar(folded.store_time_ms * 1000, _STORED_TYPE), table.num_rows),
-    }
-    columns = [added[name] if name in added else table.column(name) for name in schema.names]
-    return EntryRows(pa.Table.from_arrays(columns, schema=schema), tuple(lost))
+    stored = pa.repeat(pa.scalar(folded.store_time_ms * 1000, _STORED_TYPE), table.num_rows)
+    return EntryRows(_with_places(table, pa.array(np.concatenate(offsets)), stored), tuple(lost))
 
 
 def _why_lost(queues: np.ndarray[tuple[int], np.dtype[np.int32]], run: RowRange) -> str | None:
@@ -223,6 +253,11 @@ def read_messages(data: bytes, *, where: str, schema: TopicSchema | None = None)
     rows = read_rows(data, where=where, schema=with_value(LOG_SCHEMA, stored))
     if stored is not None and not is_stored_by(found := rows.schema.field(VALUE).type, stored):
         raise DataDamaged("the file's rows are not of the topic's schema", object=where, expected=stored, observed=shown(found))
+    _check_messages(rows, where)
+    return rows
+
+
+def _check_messages(rows: pa.Table, where: str) -> None:
     nulls = [name for name in _NEVER_NULL if rows.column(name).null_count]
     if nulls:
         raise DataDamaged(
@@ -240,7 +275,6 @@ def read_messages(data: bytes, *, where: str, schema: TopicSchema | None = None)
                 expected=f"a {name} in the years 1 to 9999",
                 observed=f"{ends['min']} to {ends['max']} microseconds since 1970",
             )
-    return rows
 
 
 def _places(folded: FoldedEntry) -> Iterator[tuple[Batch, Mapping[int, int], Mapping[int, int]]]:

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Collection, Sequence
+from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from penstock.consumers.feed import window
 from penstock.log.errors import DataDamaged, OffsetOutOfRange, StoreUnavailable
+from penstock.log.format.fold import FoldedEntry
+from penstock.log.paths import TopicPaths
 from penstock.log.repair import repair
 from penstock.log.stores.protocol import Put, StoredObject
 from penstock.log.stores.wrapper import StoreWrapper
@@ -48,13 +53,19 @@ class NothingStaged(StoreWrapper):
 @pytest.fixture
 def decodes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The numbers of the entries that windows decode, as they do."""
-    real, seen = entry_rows.decode_entry, []
+    each, together, seen = entry_rows.decode_entry, entry_rows.decode_together, []
 
-    def counted(paths, folded, *rest, **named):  # type: ignore[no-untyped-def]
-        seen.append(folded.number)
-        return real(paths, folded, *rest, **named)
+    def counted(*args: Any, **named: Any) -> entry_rows.EntryRows:
+        seen.append(args[1].number)
+        return each(*args, **named)
+
+    def all_counted(paths: TopicPaths, entries: Sequence[tuple[FoldedEntry, bytes, Collection[int]]]) -> pa.Table | None:
+        if (found := together(paths, entries)) is not None:
+            seen.extend(folded.number for folded, _, _ in entries)
+        return found
 
     monkeypatch.setattr(window, "decode_entry", counted)
+    monkeypatch.setattr(window, "decode_together", all_counted)
     return seen
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections import Counter
 from typing import Any
 
 import pyarrow as pa
@@ -14,15 +15,16 @@ from hypothesis import strategies as st
 from penstock.log.errors import InternalError
 from penstock.log.format.digest import digest
 from penstock.log.format.entry import encode_entry, encode_rows, read_header
-from penstock.log.format.fold import fold
+from penstock.log.format.fold import FoldedEntry, fold
 from penstock.log.format.header import Part
 from penstock.log.format.state import TopicState
+from penstock.log.message.message import LOG_SCHEMA
 from penstock.log.paths import TopicPaths
 from penstock.log.runtime.runtime import Runtime
 from penstock.log.stores.memory import MemoryStore
 from penstock.log.stores.protocol import Put
 from penstock.log.tail import entry_rows as rows_module
-from penstock.log.tail.entry_rows import EntryRows, entry_pieces
+from penstock.log.tail.entry_rows import EntryRows, decode_entry, decode_together, entry_pieces
 from tests.log.strategies import rows_of
 from tests.log.test_fold import batch, header_on, topic
 from tests.log.topics import LogWriter
@@ -58,6 +60,55 @@ def test_rows_of_inline_batches_have_the_offsets_of_their_verdicts(rows: list[di
         assert body.startswith(f"p{n}/".encode())
     assert bodies(found) == expected
     assert not found.lost
+
+
+def several(*inline: dict[str, pa.Table]) -> list[tuple[FoldedEntry, bytes]]:
+    """Entries one after the other, each of such batches by producer."""
+    state, found = topic(4), []
+    for tables in inline:
+        counts = [Counter(table["queue"].to_pylist()) for table in tables.values()]
+        batches = [batch(name, rows=dict(sorted(rows.items()))) for name, rows in zip(tables, counts, strict=True)]
+        data = encode_entry(header_on(state, batches=batches), dict(enumerate(tables.values())))
+        found.append((fold(state, read_header(data, where="e")), data))
+        state = found[-1][0].state
+    return found
+
+
+@settings(max_examples=examples(50), deadline=None)
+@given(
+    st.lists(
+        st.lists(st.dictionaries(st.integers(0, 3), st.integers(1, 4), min_size=1), min_size=1, max_size=3), min_size=1, max_size=4
+    ),
+    st.sets(st.integers(0, 3), min_size=1),
+)
+def test_entries_decoded_together_have_the_rows_of_each(entries: list[list[dict[int, int]]], queues: set[int]) -> None:
+    names = iter(range(100))
+    stored = several(*({(name := f"p{next(names)}"): rows_of(rows, name) for rows in one} for one in entries))
+    wanted = [
+        (folded, data, queues) for folded, data in stored if any(queues & batch.rows.keys() for batch in folded.header.batches)
+    ]
+    if wanted:
+        each = [decode_entry(PATHS, folded, data, {}, queues=queues).table for folded, data, _ in wanted]
+        found = decode_together(PATHS, wanted)
+        assert found is not None
+        assert found.combine_chunks().equals(pa.concat_tables(each).combine_chunks())
+
+
+def test_an_entry_of_which_more_is_to_be_said_is_not_decoded_with_others() -> None:
+    good, with_key, without_id = rows_of({0: 1}, "a"), rows_of({0: 1}, "b"), rows_of({0: 1}, "c")
+    with_key = with_key.set_column(with_key.schema.get_field_index("key"), LOG_SCHEMA.field("key"), pa.array([b"k"]))
+    without_id = without_id.set_column(
+        without_id.schema.get_field_index("message_id"), LOG_SCHEMA.field("message_id"), pa.array([None], pa.string())
+    )
+    assert decode_together(PATHS, [(*one, {0}) for one in several({"a": good}, {"d": rows_of({0: 1}, "d")})]) is not None
+    for other in (with_key, without_id):
+        assert decode_together(PATHS, [(*one, {0}) for one in several({"a": good}, {"b": other})]) is None
+    store = MemoryStore()
+    state, data = linked(store)
+    folded = fold(state, read_header(data, where="e"))
+    assert decode_together(PATHS, [(folded, data, {0, 1, 2, 3})]) is None
+    cut = several({"a": good})[0]
+    assert decode_together(PATHS, [(cut[0], cut[1][:-40], {0})]) is None
 
 
 def test_rows_of_a_void_batch_are_skipped() -> None:
