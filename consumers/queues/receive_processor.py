@@ -445,14 +445,15 @@ class ReceiveProcessor(QueueProcessor[ReceiveSchedule]):
         if self._broken is not None:
             raise self._broken
 
-    def _together(self, messages: Sequence[MessageView]) -> list[list[str]]:
+    def _together(self, messages: Sequence[MessageView]) -> Iterable[Sequence[str]]:
         """Messages that become visible together share a list."""
-        if self._record.settings.delivery_order is not DeliveryOrder.ORDERLY:
-            return [[message.receipt_handle] for message in messages]
+        is_orderly = self._record.settings.delivery_order is DeliveryOrder.ORDERLY
+        if not is_orderly or len({message.message_group for message in messages}) == len(messages):
+            return zip([message.receipt_handle for message in messages])
         lanes: dict[str | None, list[str]] = {}
         for message in messages:
             lanes.setdefault(message.message_group, []).append(message.receipt_handle)
-        return list(lanes.values())
+        return lanes.values()
 
     def _not_given(self, given: Sequence[Sequence[MessageView]]) -> None:
         for messages in given:

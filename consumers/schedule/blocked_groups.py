@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
+from itertools import repeat
 
 from ...coordinator.queues.cell import Marker, MessageState, QueueCell, Tries
 from ...log.errors import InternalError
@@ -28,6 +29,10 @@ class BlockedGroups:
         self._hashes = hashes
         batches = limits.batch_of is not None
         self._lanes = {key: Lane(key, batches=batches, marker=marker) for key, marker in cell.markers.items()}
+        self._alone: dict[int, Marker] = {}
+        """Groups with one message out and none behind it, as most are that `receive` hands out: a lane is made of one once more is to be known."""
+        self._given_alone: dict[int, MessageView] = {}
+        """Their messages, kept in case they come back."""
         self._due: list[tuple[int, int]] = []
         """(when, group); some entries are out of date."""
         self.fell_due = False
@@ -44,7 +49,7 @@ class BlockedGroups:
             self._changed(lane)
 
     def __len__(self) -> int:
-        return len(self._lanes)
+        return len(self._lanes) + len(self._alone)
 
     @property
     def is_calm(self) -> bool:
@@ -54,11 +59,6 @@ class BlockedGroups:
     @property
     def retained(self) -> int:
         return self._retained
-
-    def markers(self) -> Iterator[Marker]:
-        for lane in self._lanes.values():
-            assert lane.marker is not None, "every blocked group has one"
-            yield lane.marker
 
     # --- What is wanted ---------------------------------------------------------------------------------------------------------
 
@@ -91,11 +91,11 @@ class BlockedGroups:
     # --- What comes in ----------------------------------------------------------------------------------------------------------
 
     def __contains__(self, key: int) -> bool:
-        return key in self._lanes
+        return key in self._lanes or key in self._alone
 
     def pass_by(self, message: MessageView) -> bool:
         """Whether a fresh message belongs to a blocked group, and is perhaps kept."""
-        lane = self._lanes.get(self._hashes.of(message.message_group))
+        lane = self._lane_of(self._hashes.of(message.message_group))
         if lane is None:
             return False
         if lane.known_to is None:
@@ -130,7 +130,7 @@ class BlockedGroups:
 
     def add(self, lane: Lane, marker: Marker, *, running: Sequence[MessageView] = (), step: Step | None = None) -> None:
         """Add a lane with all its messages in memory, ``running`` ones included."""
-        if lane.hash in self._lanes:
+        if lane.hash in self:
             raise InternalError("a message group is blocked already", operation="block a message group", observed=marker)
         lane.known_to = None
         self._lanes[lane.hash] = lane
@@ -141,6 +141,8 @@ class BlockedGroups:
 
     def filtered_anew(self) -> None:
         """Read again all messages not running or handed out, by the new filter."""
+        for key in [*self._alone]:
+            self._lane_of(key)
         for lane in self._lanes.values():
             marker = lane.marker
             assert marker is not None, "a blocked group has a marker"
@@ -151,8 +153,18 @@ class BlockedGroups:
 
     def adopt(self, cell: QueueCell, lanes: Iterable[int] | None = None) -> None:
         """Take over markers that others may have changed. ``lanes``: no others."""
-        changed = list(self._lanes.values()) if lanes is None else [self._lanes[key] for key in lanes if key in self._lanes]
-        for lane in changed:
+        keys = [*self._alone, *self._lanes] if lanes is None else lanes
+        alone, markers = self._alone, cell.markers
+        for key in keys:
+            if (one := alone.get(key)) is not None:
+                if (marker := markers.get(key)) is None:
+                    self._drop_alone(key)
+                    continue
+                if marker is one or marker == one:
+                    continue
+            lane = self._lane_of(key)
+            if lane is None:
+                continue
             before, marker = lane.marker, cell.markers.get(lane.hash)
             if (
                 before is marker
@@ -168,7 +180,7 @@ class BlockedGroups:
             lane.marker, lane.delivered_to = marker, marker.limit
             if marker.tries.state is MessageState.OUT:
                 if marker.tries.due_ms != before.tries.due_ms:
-                    self._expiries.add(marker.tries.due_ms, lane.hash)
+                    self._expiries.add(marker.tries.due_ms, (lane.hash,))
                 continue
             self._take_back(lane, marker)
             self._changed(lane)
@@ -190,11 +202,11 @@ class BlockedGroups:
 
     def is_behind(self, message: MessageView) -> bool:
         """Whether a suspect is left to the marker of its group, which goes back to it unless a run is under way."""
-        lane = self._lanes.get(self._hashes.of(message.message_group))
+        lane = self._lane_of(self._hashes.of(message.message_group))
         return lane is not None and lane.marker is not None and (message.offset >= lane.marker.head or lane.run is None)
 
     def holds(self, message: MessageView) -> bool:
-        return self._hashes.of(message.message_group) in self._lanes and not self.is_behind(message)
+        return self._hashes.of(message.message_group) in self and not self.is_behind(message)
 
     def take_over(self, message: MessageView, tries: Tries, step: Step) -> None:
         """Take such a suspect behind the marker."""
@@ -298,13 +310,41 @@ class BlockedGroups:
         self._set(lane, Marker(messages[0].offset, lane.delivered_to, out), step)
         return messages
 
-    def hand_out_fresh(self, message: MessageView, want: ReceiveRequest, step: Step) -> None:
-        """Give out a fresh message whose group is not blocked, or only by messages given out just before."""
-        key, offset = self._hashes.of(message.message_group), message.offset
-        lane = self._lanes.get(key)
-        if lane is None:
-            lane = Lane(key)
-            self.add(lane, Marker(offset, offset, Tries(MessageState.OUT)))
+    def hand_out_alone(
+        self, keys: Sequence[int], messages: Sequence[MessageView], want: ReceiveRequest, step: Step
+    ) -> Sequence[int]:
+        """Give out the first fresh message of each group that has nothing out. Returns the places of the other messages."""
+        others: list[int] = []
+        if len(set(keys)) < len(keys) or not (self._alone.keys().isdisjoint(keys) and self._lanes.keys().isdisjoint(keys)):
+            free: dict[int, int] = {}
+            for place, key in enumerate(keys):
+                if key in free or key in self:
+                    others.append(place)
+                else:
+                    free[key] = place
+            keys, messages = list(free), [messages[place] for place in free.values()]
+        # Whole columns, as a step may give out a thousand.
+        offsets = [message.offset for message in messages]
+        ends = [offset + 1 for offset in offsets]
+        if want.receive is None:
+            tries: Iterable[Tries] = repeat(want.out(1))
+        else:
+            tries = [want.out(1, end=end) for end in ends]
+        markers = dict(zip(keys, map(Marker, offsets, ends, tries), strict=True))
+        self._alone |= markers
+        step.markers |= markers
+        step.behind += offsets
+        self._expiries.add(want.due_ms, keys)
+        room = max(0, self._limits.retained - self._retained)
+        self._retained += min(room, len(keys))
+        self._given_alone.update(zip(keys, messages[:room], strict=False))
+        return others
+
+    def hand_out_behind(self, message: MessageView, want: ReceiveRequest, step: Step) -> None:
+        """Give out a fresh message behind those of its group that were given out just before."""
+        offset = message.offset
+        lane = self._lane_of(self._hashes.of(message.message_group))
+        assert lane is not None, "they are out"
         assert lane.marker is not None, "a blocked group has a marker"
         lane.known_from = lane.delivered_to = offset + 1
         self._keep(lane, [message])
@@ -322,6 +362,8 @@ class BlockedGroups:
 
     def goes_on(self, key: int) -> bool:
         """Whether a group's next fresh message may go with those just given out."""
+        if key in self._alone:
+            return True
         lane = self._lanes[key]
         return not lane.ready and lane.known_to is None and lane.marker is not None and lane.marker.tries.attempts == 1
 
@@ -334,6 +376,8 @@ class BlockedGroups:
         return bool(self._expiries) and any(lane.ready or not _has_caught_up(lane, next_fresh) for lane in lanes)
 
     def has_caught_up(self, key: int, next_fresh: int) -> bool:
+        if key in self._alone:
+            return True
         lane = self._lanes.get(key)
         return lane is not None and not lane.ready and _has_caught_up(lane, next_fresh)
 
@@ -373,6 +417,22 @@ class BlockedGroups:
 
     # --- Books
 
+    def _lane_of(self, key: int) -> Lane | None:
+        """The lane of a blocked group; of one whose message is out alone it is made now."""
+        marker = self._alone.pop(key, None)
+        if marker is None:
+            return self._lanes.get(key)
+        lane = self._lanes[key] = Lane(key, marker=marker)
+        lane.known_to, lane.known_from = None, marker.limit
+        if (message := self._given_alone.pop(key, None)) is not None:
+            lane.given.append(message)
+        return lane
+
+    def _drop_alone(self, key: int) -> None:
+        del self._alone[key]
+        if self._given_alone.pop(key, None) is not None:
+            self._retained -= 1
+
     def _move_head(self, lane: Lane, head: int, step: Step, *, running: bool) -> None:
         before = lane.marker
         assert before is not None, "a blocked group has a marker"
@@ -395,7 +455,7 @@ class BlockedGroups:
         elif tries.state is MessageState.WAITING:
             heapq.heappush(self._due, (tries.due_ms, lane.hash))
         elif tries.state is MessageState.OUT:
-            self._expiries.add(tries.due_ms, lane.hash)
+            self._expiries.add(tries.due_ms, (lane.hash,))
 
     def _activate(self, now_ms: int) -> bool:
         found = False
@@ -413,6 +473,8 @@ class BlockedGroups:
         return lane.marker.tries.state is MessageState.WAITING and lane.marker.tries.due_ms == due_ms
 
     def _is_out(self, due_ms: int, key: int) -> bool:
+        if (alone := self._alone.get(key)) is not None:
+            return alone.tries.due_ms == due_ms
         lane = self._lanes.get(key)
         if lane is None or lane.marker is None:
             return False

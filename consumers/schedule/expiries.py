@@ -13,24 +13,40 @@ class Expiries:
 
     def __init__(self, stands: Callable[[int, int], bool], known: Iterable[tuple[int, int]] = ()) -> None:
         self._stands = stands
-        self._heap = list(known)
+        self._heap = [(due_ms, [key]) for due_ms, key in known]
+        """The keys that were noted together, for whom one entry does."""
         heapq.heapify(self._heap)
-        self._most = 2 * len(self._heap) + _SPARE
+        self._count = len(self._heap)
+        self._most = 2 * self._count + _SPARE
 
     def __bool__(self) -> bool:
         """Whether any is noted, perhaps out of date."""
         return bool(self._heap)
 
-    def add(self, due_ms: int, *keys: int) -> None:
-        for key in keys:
-            heapq.heappush(self._heap, (due_ms, key))
-        if len(self._heap) > self._most:  # behind one that stays for hours, all others would gather
-            self._heap = [one for one in set(self._heap) if self._stands(*one)]
-            heapq.heapify(self._heap)
-            self._most = 2 * len(self._heap) + _SPARE
+    def add(self, due_ms: int, keys: Iterable[int]) -> None:
+        if noted := [*keys]:
+            heapq.heappush(self._heap, (due_ms, noted))
+            self._count += len(noted)
+        if self._count > self._most:  # behind one that stays for hours, all others would gather
+            self._forget_outdated()
 
     def first_ms(self) -> list[int]:
         """The first time, if there is one."""
-        while self._heap and not self._stands(*self._heap[0]):
+        while self._heap:
+            due_ms, keys = self._heap[0]
+            while keys:
+                if self._stands(due_ms, keys[-1]):
+                    return [due_ms]
+                keys.pop()
+                self._count -= 1
             heapq.heappop(self._heap)
-        return [self._heap[0][0]] if self._heap else []
+        return []
+
+    def _forget_outdated(self) -> None:
+        standing: dict[int, dict[int, None]] = {}
+        for due_ms, keys in self._heap:
+            standing.setdefault(due_ms, {}).update((key, None) for key in keys if self._stands(due_ms, key))
+        self._heap = [(due_ms, list(keys)) for due_ms, keys in standing.items() if keys]
+        heapq.heapify(self._heap)
+        self._count = sum(len(keys) for _, keys in self._heap)
+        self._most = 2 * self._count + _SPARE

@@ -27,13 +27,22 @@ from .tracked_messages import TrackedMessages
 
 @dataclass(slots=True)
 class _Chunk:
-    messages: deque[MessageView]
+    messages: Sequence[MessageView]
     filtered: OffsetSet
     limit: int
+    at: int = 0
+    """The first message left."""
+
+    def __len__(self) -> int:
+        return len(self.messages) - self.at
+
+    def take(self, most: int) -> Sequence[MessageView]:
+        start, self.at = self.at, min(self.at + most, len(self.messages))
+        return self.messages[start : self.at]
 
     def taken(self) -> tuple[int, OffsetSet]:
         """The first offset left, and the filtered offsets before it."""
-        cut = self.messages[0].offset if self.messages else self.limit
+        cut = self.messages[self.at].offset if len(self) else self.limit
         if not self.filtered:
             return cut, self.filtered
         before = self.filtered.without_range(cut, self.limit)
@@ -45,15 +54,24 @@ class _Chunk:
 class _Given:
     want: ReceiveRequest
     left: int
-    lanes: dict[int, list[MessageView]] = field(default_factory=dict)
-    """ORDERLY: messages by the hash of their group."""
     messages: list[MessageView] = field(default_factory=list)
+    lanes: dict[int, int] = field(default_factory=dict)
+    """ORDERLY: the offset of the last message of each group, by the group's hash."""
+    keys: list[int | None] = field(default_factory=list)
+    """The group's hash of each message; None for one that is tracked by itself."""
+    following: dict[int, int] = field(default_factory=dict)
+    """ORDERLY: the offset of a group's next message, by that of the one before."""
 
-    def take(self, message: MessageView, lane: int | None = None) -> None:
-        self.left -= 1
-        self.messages.append(message)
-        if lane is not None:
-            self.lanes.setdefault(lane, []).append(message)
+    def take(self, messages: Sequence[MessageView], keys: Sequence[int] = ()) -> None:
+        """Take messages; of lanes with the hashes of their message groups."""
+        self.left -= len(messages)
+        self.messages += messages
+        self.keys += keys or [None] * len(messages)
+        if keys:
+            for key, message in zip(keys, messages, strict=True):
+                if (before := self.lanes.get(key)) is not None:
+                    self.following[before] = message.offset
+                self.lanes[key] = message.offset
 
 
 class ReceivedMessages(TrackedMessages):
@@ -70,7 +88,7 @@ class ReceivedMessages(TrackedMessages):
         out = dict.fromkeys([message.offset for message in messages], tries)
         self.tries |= out
         step.tries |= out
-        self._expiries.add(tries.due_ms, *out)
+        self._expiries.add(tries.due_ms, out)
         room = max(0, self._retained - len(self.messages))  # they may come back
         self.messages.update(zip(out, messages[:room], strict=False))
 
@@ -87,7 +105,7 @@ class ReceivedMessages(TrackedMessages):
 
     def _set_out(self, message: MessageView, tries: Tries, step: Step) -> None:
         self.set(message.offset, tries, step)
-        self._expiries.add(tries.due_ms, message.offset)
+        self._expiries.add(tries.due_ms, (message.offset,))
         if len(self.messages) < self._retained:  # it may come back
             self.messages[message.offset] = message
 
@@ -130,7 +148,7 @@ class ReceiveSchedule:
 
     def load(self, messages: Sequence[MessageView], filtered: OffsetSet, limit: int) -> None:
         """Take fresh messages up to ``limit``; ``filtered`` offsets are not the group's."""
-        self._loaded.append(_Chunk(deque(messages), filtered, limit))
+        self._loaded.append(_Chunk(messages, filtered, limit))
         self.next_load = limit
         self.in_memory += len(messages)
 
@@ -217,22 +235,17 @@ class ReceiveSchedule:
         return self._handles.take_made()
 
     def _with_handles(self, given: _Given) -> list[MessageView]:
-        if not given.lanes:
-            return [self._handles.alone(message) for message in given.messages]
-        of_lanes = {
-            message.offset: message for lane, messages in given.lanes.items() for message in self._handles.of_lane(lane, messages)
-        }
-        return [of_lanes.get(message.offset) or self._handles.alone(message) for message in given.messages]
+        return self._handles.each(given.messages, given.keys, given.following)
 
     # --- What was handed out or ran before
 
     def _give_visible(self, now_ms: int, given: _Given, step: Step) -> None:
         for message in self.tracked.take_visible(now_ms, given.left):
-            given.take(self.tracked.hand_out(message, given.want, step))
+            given.take((self.tracked.hand_out(message, given.want, step),))
 
     def _give_lane(self, lane: Lane, given: _Given, step: Step) -> None:
-        for message in self.blocked.hand_out(lane, given.left, given.want, step):
-            given.take(message, lane.hash)
+        messages = self.blocked.hand_out(lane, given.left, given.want, step)
+        given.take(messages, [lane.hash] * len(messages))
 
     def _give_suspects(self, given: _Given, step: Step) -> None:
         tracked = self.tracked
@@ -242,7 +255,7 @@ class ReceiveSchedule:
                 self._give_lane(self._lane_of(self._hash(tracked.messages[first]), step), given, step)
             else:
                 (message,) = tracked.take_suspects(lambda one: one.offset == first)  # noqa: B023 - called at once
-                given.take(tracked.hand_out(message, given.want, step))
+                given.take((tracked.hand_out(message, given.want, step),))
 
     def _hash(self, message: MessageView) -> int:
         return self._hashes.of(message.message_group)
@@ -284,27 +297,33 @@ class ReceiveSchedule:
     def _give_fresh(self, given: _Given, step: Step) -> None:
         while given.left and self._loaded and not self.tracked.suspects:
             chunk = self._loaded[0]
-            if self._orderly:
-                while given.left and chunk.messages:
-                    self._give_one(chunk.messages.popleft(), given, step)
-                    self.in_memory -= 1
-            elif count := min(given.left, len(chunk.messages)):
-                messages = [chunk.messages.popleft() for _ in range(count)]
-                self.tracked.hand_out_fresh(messages, given.want, step)
-                given.messages += messages
-                given.left -= count
-                self.in_memory -= count
+            while given.left and (messages := chunk.take(given.left)):
+                self.in_memory -= len(messages)
+                if self._orderly:
+                    self._give_groups(messages, given, step)
+                else:
+                    self.tracked.hand_out_fresh(messages, given.want, step)
+                    given.take(messages)
             self._pass_filtered(step)
-            if chunk.messages:
+            if chunk:
                 return
 
-    def _give_one(self, message: MessageView, given: _Given, step: Step) -> None:
-        lane = self._hash(message)
-        if not (lane in given.lanes and self.blocked.goes_on(lane)) and self.blocked.pass_by(message):
-            step.listed.append(message.offset)
-        else:
-            self.blocked.hand_out_fresh(message, given.want, step)
-            given.take(message, lane)
+    def _give_groups(self, messages: Sequence[MessageView], given: _Given, step: Step) -> None:
+        blocked = self.blocked
+        keys = self._hashes.of_all([message.message_group for message in messages])
+        if others := blocked.hand_out_alone(keys, messages, given.want, step):
+            passed = {*others}
+            begun = {*given.lanes, *(key for place, key in enumerate(keys) if place not in passed)}
+            for place in others:
+                if keys[place] in begun and blocked.goes_on(keys[place]):
+                    blocked.hand_out_behind(messages[place], given.want, step)
+                    passed.remove(place)
+                else:
+                    blocked.pass_by(messages[place])
+            step.listed += [messages[place].offset for place in others if place in passed]
+            taken = [place for place in range(len(keys)) if place not in passed]
+            messages, keys = [messages[place] for place in taken], [keys[place] for place in taken]
+        given.take(messages, keys)
 
     def _pass_filtered(self, step: Step) -> None:
         """Settle filtered messages without a fresh one before."""
@@ -312,6 +331,6 @@ class ReceiveSchedule:
             chunk = self._loaded[0]
             self.next_fresh, before = chunk.taken()
             step.filtered = step.filtered.union(before)
-            if chunk.messages:
+            if chunk:
                 return
             self._loaded.popleft()

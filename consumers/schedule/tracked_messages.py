@@ -100,7 +100,7 @@ class TrackedMessages:
                 if tries.state is MessageState.WAITING:
                     heapq.heappush(self._due, (tries.due_ms, offset))
                 elif tries.state is MessageState.OUT:
-                    self._expiries.add(tries.due_ms, offset)
+                    self._expiries.add(tries.due_ms, (offset,))
 
     # --- What waits outside of the cell -----------------------------------------------------------------------------------------
 

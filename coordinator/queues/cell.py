@@ -55,7 +55,7 @@ class Receive(Struct, frozen=True, gc=False):
     """ORDERLY: the offset behind its last message of the lane."""
 
 
-class Tries(Struct, frozen=True, gc=False):
+class Tries(Struct, frozen=True, gc=False, cache_hash=True):
     """The history of a message that did not go straight through."""
 
     state: MessageState
@@ -71,7 +71,7 @@ class Tries(Struct, frozen=True, gc=False):
     """OUT: the receive, if named."""
 
 
-class Marker(Struct, frozen=True, gc=False):
+class Marker(Struct, frozen=True, gc=False, cache_hash=True):
     """A blocked message group, whose messages from ``head`` on are listed, except settled ones."""
 
     head: int
@@ -82,9 +82,15 @@ class Marker(Struct, frozen=True, gc=False):
 
     def from_head(self, head: int, state: MessageState = MessageState.WAITING, due_ms: int = 0) -> Marker:
         """The marker further on, without strikes. Messages delivered with the old head keep attempts and receive."""
+        if head >= self.limit and state is MessageState.WAITING and not due_ms:  # as of most: each was out alone
+            return Marker(head, head, _CAUGHT_UP)
         attempts = self.tries.attempts if head < self.limit else 0
         receive = self.tries.receive if state is MessageState.OUT else None
         return Marker(head, max(self.limit, head), Tries(state, attempts, 0, due_ms, receive=receive))
+
+
+_CAUGHT_UP = Tries(MessageState.WAITING, 0)
+"""The tries of a marker behind all that was delivered."""
 
 
 class DeadLetters(Struct, frozen=True):
@@ -286,8 +292,9 @@ class QueueCell(Struct, frozen=True, kw_only=True):
 
     def with_markers(self, markers: Mapping[int, Marker | None], listed: OffsetSet) -> QueueCell:
         """Blocked groups are new, advanced or stopped, or (None) caught up; ``listed`` offsets are behind these markers."""
-        gone = [group for group, marker in markers.items() if marker is None]
-        standing = {group: marker for group, marker in markers.items() if marker is not None}
+        standing, gone = markers, [group for group, marker in markers.items() if marker is None]
+        if gone:
+            standing = {group: marker for group, marker in markers.items() if marker is not None}
         return replace(
             self,
             granted=self.granted.without(listed),

@@ -41,8 +41,7 @@ def encode_cell(cell: QueueCell) -> bytes:
         data += _tries(tries)
         data += (OffsetSet(offsets[0], 1) if len(offsets) == 1 else OffsetSet.of_offsets(offsets)).encode()
     append_varints(data, (len(cell.markers),))
-    for group, marker in cell.markers.items():
-        data += _marker(group, marker)
+    data += b"".join(map(_marker, cell.markers, cell.markers.values()))
     letters = cell.dead_letters
     append_varints(data, (letters.next_sequence, len(letters.assigned), *letters.assigned))
     if sections:
@@ -111,8 +110,13 @@ def _seen(witness: LogWitness) -> bytes:
 def _receives(cell: QueueCell, of_tries: dict[tuple[int, int], list[int]]) -> bytes:
     """Each receive once: hashes, offsets, and lanes' places among the markers with the receive's ends."""
     of_lanes: dict[tuple[int, int], list[tuple[int, int]]] = {}
+    last: Tries | None = None
     for place, marker in enumerate(cell.markers.values()):
-        if (receive := marker.tries.receive) is not None:
+        if (tries := marker.tries) is last:
+            continue  # of a receive without a name
+        if (receive := tries.receive) is None:
+            last = tries
+        else:
             of_lanes.setdefault((receive.attempt, receive.holder), []).append((place, receive.end - marker.head))
     data = bytearray()
     for hashes in {**of_tries, **of_lanes}:
@@ -291,11 +295,11 @@ def _newer(where: str, expected: str, observed: int) -> NewerFormatError:
     )
 
 
-@lru_cache(maxsize=4_096)  # from write to write most markers stay as they are
+@lru_cache(maxsize=1 << 14)  # from write to write most markers stay as they are
 def _marker(group: int, marker: Marker) -> bytes:
-    data = bytearray(group.to_bytes(_HASH_BYTES, "little"))
+    data = bytearray()
     append_varints(data, (marker.head, marker.limit - marker.head))
-    return bytes(data + _tries(marker.tries))
+    return group.to_bytes(_HASH_BYTES, "little") + data + _tries(marker.tries)
 
 
 @lru_cache(maxsize=256)  # what is handed out together has the same

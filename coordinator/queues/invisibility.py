@@ -82,15 +82,24 @@ def acknowledged_all(cell: QueueCell, acks: Sequence[Acknowledgement]) -> tuple[
     for place, ack in enumerate(acks):
         handle = ack.handle
         try:
+            lane, generation = handle.lane, handle.generation
+            if lane is None:
+                one = tries.get(handle.offset)
+            elif (at := markers.get(lane)) is not None and at.head == handle.offset < at.limit:
+                one = at.tries
+            else:
+                one = None
             if (
-                handle.lane is None
-                and handle.generation == cell.generation >= ack.known
-                and (one := tries.get(handle.offset)) is not None
+                one is not None
+                and generation == cell.generation >= ack.known
                 and one.state is MessageState.OUT
                 and one.attempts == handle.attempt
                 and ack.now_ms < one.due_ms
-            ):
-                del tries[handle.offset]  # as of most: the checks would find nothing
+            ):  # as of most: the checks would find nothing
+                if lane is None:
+                    del tries[handle.offset]
+                else:
+                    markers[lane] = _behind_head(markers[lane], handle)
             elif (marker := _acknowledge(draft, ack)) is None:
                 del tries[handle.offset]
             else:

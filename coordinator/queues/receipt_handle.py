@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import binascii
 import hmac
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
@@ -24,6 +24,7 @@ _FORMAT = 1
 _SEAL_BYTES = 12
 _SEAL_PURPOSE = b"receipt handle"
 _CHECK_BYTES = 4
+_NO_LANE = b"\0"
 _URL_SAFE = bytes.maketrans(b"+/", b"-_")
 _CHARS_MAX = 1_024
 """Longer than any handle."""
@@ -92,11 +93,15 @@ class ReceiptHandle(Struct, frozen=True, kw_only=True, gc=False):
 
     def encode(self, secret: str) -> str:
         """Sealed text of letters, digits, ``-`` and ``_``."""
-        data = bytearray(_of_queue(self.group, self.topic, self.queue))
-        lane = 0 if self.lane is None else self.lane + 1
-        following = 0 if self.following is None else self.following - self.offset
-        append_varints(data, (self.offset, self.generation, self.attempt, lane, following))
-        data += _seal(data, secret)
+        prefix, begun = _sealing(self.group, self.topic, self.queue, secret)
+        lane, following = self.lane, self.following
+        rest = bytearray()
+        append_varints(rest, (self.offset, self.generation, self.attempt))
+        rest += _NO_LANE if lane is None else _lane_bytes(lane)
+        append_varints(rest, (0 if following is None else following - self.offset,))
+        seal = begun()
+        seal.update(rest)
+        data = prefix + rest + seal.digest()
         data += _check(data)
         return binascii.b2a_base64(data, newline=False).translate(_URL_SAFE, b"=").decode()
 
@@ -119,11 +124,19 @@ class SealedHandles:
 
 
 @lru_cache(maxsize=1_024)
-def _of_queue(group: str, topic: str, queue: int) -> bytes:
+def _sealing(group: str, topic: str, queue: int, secret: str) -> tuple[bytes, Callable[[], blake2b]]:
+    """What all handles of a queue begin with, and what makes a seal begun with that: half of its price is its key."""
     data = bytearray([_FORMAT])
     append_bytes(data, group.encode())
     append_bytes(data, topic.encode())
     append_varint(data, queue)
+    return bytes(data), _seal(data, secret).copy
+
+
+@lru_cache(maxsize=1 << 14)  # of ten bytes, mostly the same ones again: the groups with messages
+def _lane_bytes(lane: int) -> bytes:
+    data = bytearray()
+    append_varint(data, lane + 1)
     return bytes(data)
 
 
@@ -162,7 +175,7 @@ def is_genuine(text: str, secret: str) -> bool:
     if len(text) > _CHARS_MAX:
         raise _no_handle(text)
     _, data, seal = _decoded(text)
-    return hmac.compare_digest(seal, _seal(data, secret))
+    return hmac.compare_digest(seal, _seal(data, secret).digest())
 
 
 def _parts(text: str) -> tuple[bytes, bytes]:
@@ -176,8 +189,8 @@ def _parts(text: str) -> tuple[bytes, bytes]:
     return sealed[:-_SEAL_BYTES], sealed[-_SEAL_BYTES:]
 
 
-def _seal(data: bytes | bytearray, secret: str) -> bytes:
-    return blake2b(data, digest_size=_SEAL_BYTES, key=_key(secret), person=_SEAL_PURPOSE).digest()
+def _seal(data: bytes | bytearray, secret: str) -> blake2b:
+    return blake2b(data, digest_size=_SEAL_BYTES, key=_key(secret), person=_SEAL_PURPOSE)
 
 
 @lru_cache(maxsize=256)
@@ -186,7 +199,7 @@ def _key(secret: str) -> bytes:
 
 
 def _check(data: bytes | bytearray) -> bytes:
-    return xxhash.xxh32_digest(bytes(data))  # of `_CHECK_BYTES`
+    return xxhash.xxh32_digest(data)  # of `_CHECK_BYTES`
 
 
 def _no_handle(text: str) -> InvalidArgument:

@@ -6,7 +6,7 @@ If one of them ends the process, others in flight must not be blamed.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
@@ -32,17 +32,17 @@ class ReceivedInFlight:
         self._timer: asyncio.TimerHandle | None = None
         self._look_ms = 0
 
-    def begin(self, receipts: Collection[Sequence[str]], due_ms: int, sealed: SealedHandles | None = None) -> None:
+    def begin(self, receipts: Iterable[Sequence[str]], due_ms: int, sealed: SealedHandles | None = None) -> None:
         """Count these messages, each with those that become visible with it, before the granting write."""
-        if not receipts:
-            return
-        self._worker.started(sum(map(len, receipts)))
-        deliveries = self._deliveries
+        deliveries, count = self._deliveries, 0
         for together in receipts:
             delivery = _Delivery(due_ms, sealed)
             for receipt in together:
                 deliveries[receipt] = delivery
-        self._look_at(due_ms)
+            count += len(together)
+        if count:
+            self._worker.started(count)
+            self._look_at(due_ms)
 
     def holds(self, receipt: str) -> bool:
         return receipt in self._deliveries

@@ -20,6 +20,7 @@ from penstock.coordinator.groups.record import DeadLetterPolicy, DeliveryOrder, 
 from penstock.coordinator.queues.cell import DeadLetters, Marker, MessageState, QueueCell, Tries
 from penstock.coordinator.queues.offsets import OffsetSet, SettledOffsets
 from penstock.log.errors import InternalError
+from penstock.log.message.message import MessageView
 from tests.consumers.test_schedule import message
 
 A, B = group_hash("a", ""), group_hash("b", "")
@@ -34,6 +35,13 @@ def blocked(markers: dict[int, Marker], *, retained: int = 1_000, window: int = 
 
 def waiting(head: int, *, due_ms: int = 0) -> Marker:
     return Marker(head, head + 1, Tries(MessageState.WAITING, 1, 1, due_ms))
+
+
+def hand_out(some: BlockedGroups, one: MessageView, step: Step) -> None:
+    """Until 1 s, as a receive does whose earlier messages are out."""
+    want = ReceiveRequest(1, 1_000)
+    if some.hand_out_alone([group_hash(one.message_group, "")], [one], want, step):
+        some.hand_out_behind(one, want, step)
 
 
 # --- What is in memory ----------------------------------------------------------------------------------------------------------
@@ -52,7 +60,7 @@ def test_no_more_is_read_again_than_there_is_room_for() -> None:
 @pytest.mark.parametrize(("retained", "kept"), [(1, True), (0, False)])
 def test_what_was_given_out_and_comes_back_is_read_again_only_if_there_was_no_room(retained: int, kept: bool) -> None:
     some, step = blocked({}, retained=retained), Step()
-    some.hand_out_fresh(message(5, "a"), ReceiveRequest(1, 1_000), step)
+    hand_out(some, message(5, "a"), step)
     assert some.retained == retained
     back = QueueCell(settled=SettledOffsets(6), markers={A: Marker(5, 6, Tries(MessageState.WAITING, 1, 1))})
     some.adopt(back)
@@ -71,7 +79,7 @@ def test_with_another_filter_what_the_former_one_left_out_of_a_blocked_group_is_
 
 def test_with_another_filter_what_is_given_out_is_not_read_again() -> None:
     some = blocked({})
-    some.hand_out_fresh(message(5, "a"), ReceiveRequest(1, 1_000), Step())
+    hand_out(some, message(5, "a"), Step())
     assert some.pass_by(message(7, "a"))
     some.filtered_anew()
     some.adopt(QueueCell(settled=SettledOffsets(8), markers={A: Marker(6, 6, Tries(MessageState.WAITING))}))
@@ -146,7 +154,7 @@ def test_a_group_is_blocked_once() -> None:
 def test_what_is_given_out_still_is_kept_until_it_comes_back() -> None:
     some, step = blocked({}), Step()
     for offset in (5, 7):
-        some.hand_out_fresh(message(offset, "a"), ReceiveRequest(1, 1_000), step)
+        hand_out(some, message(offset, "a"), step)
     assert some.next_expiry_ms() == [1_000]
     some.adopt(QueueCell(settled=SettledOffsets(8), markers={A: Marker(7, 8, Tries(MessageState.OUT, 1, 0, 2_000))}))
     assert (some.next_expiry_ms(), some.ready(0)) == ([2_000], 0)
@@ -163,10 +171,24 @@ def test_a_group_that_an_owner_before_gave_out_is_waited_for() -> None:
     ]
 
 
+def test_together_are_given_out_the_first_of_each_group_that_is_free() -> None:
+    some, step, c = blocked({B: waiting(0)}, retained=1), Step(), group_hash("c", "")
+    five = [message(offset, group) for offset, group in enumerate("bacac", 5)]
+    assert some.hand_out_alone([B, A, c, A, c], five, ReceiveRequest(5, 1_000), step) == [0, 3, 4]
+    out = Tries(MessageState.OUT, 1, 0, 1_000)
+    assert step.markers == {A: Marker(6, 7, out), c: Marker(7, 8, out)}
+    assert (step.behind, some.retained, len(some)) == ([6, 7], 1, 3)
+    assert [some.goes_on(A), some.has_caught_up(A, 10), some.holds_back(10)] == [True, True, False]
+    some.hand_out_behind(five[3], ReceiveRequest(5, 1_000), step)
+    assert step.markers[A] == Marker(6, 9, out)
+    some.adopt(QueueCell(markers={A: Marker(6, 9, out)}), {A, c})
+    assert (A in some, c in some, some.next_expiry_ms()) == (True, False, [1_000])
+
+
 @pytest.mark.parametrize(("later", "holds"), [("a", True), ("b", False)])
 def test_a_group_holds_back_what_is_behind_what_was_given_out_of_it(later: str, holds: bool) -> None:
     some = blocked({B: waiting(0)})
-    some.hand_out_fresh(message(5, "a"), ReceiveRequest(1, 1_000), Step())
+    hand_out(some, message(5, "a"), Step())
     assert some.pass_by(message(7, later))
     assert some.holds_back(8) is holds
 

@@ -17,15 +17,15 @@ def test_the_first_is_the_least_that_stands(known: list[tuple[int, int | None]],
     for key, due_ms in later:
         due[key] = due_ms
         if due_ms is not None:
-            expiries.add(due_ms, key)
+            expiries.add(due_ms, (key,))
         standing = [at for at in due.values() if at is not None]
         assert expiries.first_ms() == ([min(standing)] if standing else [])
 
 
 def test_behind_one_that_stays_no_others_gather() -> None:
     expiries = Expiries(lambda due_ms, key: key == 0)
-    expiries.add(0, 0)
+    expiries.add(0, (0,))
     for key in range(1, 20 * _SPARE):
-        expiries.add(key, key)
+        expiries.add(key, (key,))
     assert len(expiries._heap) <= 2 + _SPARE
     assert expiries.first_ms() == [0]
