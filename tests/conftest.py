@@ -17,6 +17,7 @@ from hypothesis import settings
 from penstock.log.errors import MissingDependency
 from penstock.spark.java import Java, find_java
 from tests.figures import Figures
+from tests.garbage import SET_ASIDE
 from tests.gateway.sdk import GO, JAVA, NODE, PYTHON
 from tests.infra.web.journeys.found import CHROMIUM, MISSING
 from tests.mariadb_server import find_mariadb_and_driver
@@ -135,7 +136,7 @@ def pytest_collection() -> Generator[None, object, object]:
         return (yield)
     finally:
         gc.enable()
-        _set_aside()
+        SET_ASIDE.now()
 
 
 @pytest.hookimpl(wrapper=True)
@@ -143,13 +144,8 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
     """What is left after a file's tests stays too: libraries, servers' clients, Spark. Simulated runs collect thousands of times."""
     result = yield
     if nextitem is not None and nextitem.path != item.path:
-        _set_aside()
+        SET_ASIDE.now()
     return result
-
-
-def _set_aside() -> None:
-    gc.collect()
-    gc.freeze()
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 from _pytest.runner import runtestprotocol
 
+from tests.garbage import SET_ASIDE
 from tests.mutation.mutants import Mutant, changed_function
 
 CAUGHT, SURVIVED, HUNG, AT_IMPORT, UNSEEN = "caught", "survived", "hung", "at import", "never run"
@@ -191,7 +192,7 @@ class Mutation:
 
 def functions_of(code: CodeType) -> list[FunctionType]:
     """The living functions that this is the code of, in any form of it."""
-    gc.unfreeze()  # what is frozen is not among the objects: pytest's configuration freezes all modules
+    SET_ASIDE.back()  # what is frozen is not among the objects: pytest's configuration freezes all modules
     # isinstance would ask a proxy for the class of an object that may be gone.
     return [one for one in gc.get_objects() if type(one) is FunctionType and _place(one.__code__) == _place(code)]
 

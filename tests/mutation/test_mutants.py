@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import gc
 import weakref
 from pathlib import Path
 
 import pytest
 
+from tests.garbage import SET_ASIDE
 from tests.mutation.__main__ import equivalents
 from tests.mutation.mutants import changed_function, mutants_of
 from tests.mutation.plugin import functions_of
@@ -45,11 +45,11 @@ def test_the_function_that_was_changed_is_found() -> None:
 
 
 def test_functions_are_found_that_the_collector_passes_over() -> None:
-    gc.freeze()
+    SET_ASIDE.now()
     try:
         assert functions_of(changed_function.__code__) == [changed_function]
     finally:
-        gc.freeze()
+        SET_ASIDE.now()
 
 
 def test_a_proxy_of_what_is_gone_is_passed_over() -> None:

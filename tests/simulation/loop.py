@@ -19,6 +19,8 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
 from contextvars import Context, ContextVar, copy_context
 from typing import Any, TypeVar, TypeVarTuple, Unpack, cast
 
+from tests.garbage import SET_ASIDE
+
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
@@ -236,7 +238,7 @@ class SimLoop(asyncio.AbstractEventLoop):
             raise RuntimeError("the loop runs once")
         main: asyncio.Future[Any] = asyncio.ensure_future(future, loop=self)
         hooks = sys.get_asyncgen_hooks()
-        set_aside = gc.get_freeze_count() > 0  # by tests/conftest.py: what lives as long as the process
+        set_aside = SET_ASIDE.any
         if not set_aside:
             gc.freeze()
         gc.disable()
