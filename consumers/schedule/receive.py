@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+
+from msgspec import Struct, field
 
 from ...coordinator.groups.record import DeadLetterPolicy, DeliveryOrder, GroupSettings
 from ...coordinator.queues.cell import Marker, MessageState, QueueCell, Tries
@@ -50,8 +52,7 @@ class _Chunk:
         return cut, before
 
 
-@dataclass(slots=True)
-class _Given:
+class _Given(Struct, eq=False):
     want: ReceiveRequest
     left: int
     messages: list[MessageView] = field(default_factory=list)

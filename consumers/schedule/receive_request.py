@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from msgspec import Struct
 from msgspec.structs import replace
 
 from ...coordinator.queues.cell import MessageState, Receive, Tries
 
 
-@dataclass(frozen=True, slots=True)
-class ReceiveRequest:
+class ReceiveRequest(Struct, frozen=True):
     """A ``receive`` of a queue."""
 
     most: int

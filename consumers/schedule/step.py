@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+
+from msgspec import Struct, field
 
 from ...coordinator.queues.cell import Marker, QueueCell, Tries
 from ...coordinator.queues.offsets import OffsetSet
@@ -33,12 +35,11 @@ class FailedAttempt:
     """The number of messages delivered together, if the failed one is unknown."""
 
 
-@dataclass(slots=True)
-class Step:
+class Step(Struct, eq=False):
     """Collected by the schedule, written by the processor."""
 
     settled: list[int] = field(default_factory=list)
-    filtered: OffsetSet = field(default_factory=OffsetSet)
+    filtered: OffsetSet = OffsetSet()
     """Fresh messages that are not the group's."""
     granted: list[int] = field(default_factory=list)
     listed: list[int] = field(default_factory=list)

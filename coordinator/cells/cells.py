@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias, TypeVar
+
+from msgspec import Struct
 
 from ...log.errors import (
     AccessRefused,
@@ -46,8 +47,7 @@ _UNCLEAR = (PermissionDenied, Conflict, StoreUnavailable, StorageFull)
 """Answers to a write that only a read explains."""
 
 
-@dataclass(frozen=True, slots=True)
-class StoredCell:
+class StoredCell(Struct, frozen=True):
     """A cell as it was read."""
 
     data: bytes
@@ -69,8 +69,7 @@ Ended: TypeAlias = Callable[["StoredCell | BaseException"], None]
 """Hears of a write's end: the cell, or what `Cells.write` raises."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _CellWrite:
+class _CellWrite(Struct, frozen=True, eq=False):
     key: str
     data: bytes
     id: str
@@ -200,8 +199,8 @@ class Cells:
         task.add_done_callback(tell)
 
     def _new_write(self, key: str, data: bytes, on: StoredCell | None, deadline_s: float) -> _CellWrite:
-        write_id = self._runtime.new_id()
-        return _CellWrite(key, data, write_id, bytes.fromhex(write_id) + data, on.version if on else None, deadline_s)
+        write_id = self._runtime.random.getrandbits(8 * WRITE_ID_BYTES).to_bytes(WRITE_ID_BYTES, "big")
+        return _CellWrite(key, data, write_id.hex(), write_id + data, on.version if on else None, deadline_s)
 
     async def _put(self, write: _CellWrite) -> StoredCell:
         version = await _answer("put", write.key, lambda: self._table.put(write.key, write.stored, expected=write.expected))

@@ -395,5 +395,10 @@ def _with(mapping: Mapping[K, V], key: K, value: V) -> Mapping[K, V]:
 
 
 def _without(mapping: Mapping[K, V], keys: Iterable[K]) -> Mapping[K, V]:
-    gone = set(keys) & mapping.keys()
-    return {key: value for key, value in mapping.items() if key not in gone} if gone else mapping
+    gone = [key for key in keys if key in mapping]
+    if not gone:
+        return mapping
+    left = dict(mapping)  # of many mostly a few go, and a copy costs far less than a look at each
+    for key in gone:
+        del left[key]
+    return left

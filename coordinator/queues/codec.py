@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from ...log.errors import DataDamaged, NewerFormatError
 from ...log.limits import NUMBER_MAX
 from ..cells.document import Codec
-from ..cells.varints import VarintReader, append_varint, append_varints
+from ..cells.varints import VarintReader, append_bytes, append_varint, append_varints
 from .cell import ACKS_KEPT, DeadLetters, LogWitness, Marker, MessageState, QueueCell, Receive, Spill, Tries
 from .offsets import OffsetSet, SettledOffsets
 
@@ -21,6 +21,7 @@ sections.
 """
 _TRANSACTIONS, _SPILLS, _LETTERS, _ACKS, _SEEN, _RECEIVES, _REFUSED, _KEPT = 1, 2, 3, 4, 5, 6, 7, 8
 _HASH_BYTES = 8
+_NO_OFFSETS = OffsetSet().encode()
 _ID_BYTES = 16
 _TRIES_BYTES_MIN, _MARKER_BYTES_MIN = 7, 15
 _TRACKED_MAX = 1 << 17
@@ -30,12 +31,10 @@ _TRACKED_MAX = 1 << 17
 def encode_cell(cell: QueueCell) -> bytes:
     shared, receives = _by_tries(cell)
     sections = _sections(cell, receives)
-    data, owner = bytearray([_WITH_SECTIONS if sections else _FORMAT]), cell.owner.encode()
-    append_varints(data, (cell.generation, cell.epoch, len(owner)))
-    data += owner
+    data = bytearray(_beginning(_WITH_SECTIONS if sections else _FORMAT, cell.generation, cell.epoch, cell.owner))
     append_varints(data, (cell.step, cell.commands))
     data += cell.settled.encode()
-    data += cell.granted.encode()
+    data += cell.granted.encode() if cell.granted.bits else _NO_OFFSETS
     append_varints(data, (len(shared),))
     for tries, offsets in shared.items():
         data += _tries(tries)
@@ -43,12 +42,19 @@ def encode_cell(cell: QueueCell) -> bytes:
     append_varints(data, (len(cell.markers),))
     data += b"".join(map(_marker, cell.markers, cell.markers.values()))
     letters = cell.dead_letters
-    append_varints(data, (letters.next_sequence, len(letters.assigned), *letters.assigned))
-    if sections:
-        append_varint(data, len(sections))
+    counts = (len(sections),) if sections else ()
+    append_varints(data, (letters.next_sequence, len(letters.assigned), *letters.assigned, *counts))
     for number, section in sections.items():
         append_varints(data, (number, len(section)))
         data += section
+    return bytes(data)
+
+
+@lru_cache(maxsize=1_024)  # an owner writes the same
+def _beginning(version: int, generation: int, epoch: int, owner: str) -> bytes:
+    data = bytearray([version])
+    append_varints(data, (generation, epoch))
+    append_bytes(data, owner.encode())
     return bytes(data)
 
 
@@ -118,6 +124,8 @@ def _receives(cell: QueueCell, of_tries: dict[tuple[int, int], list[int]]) -> by
             last = tries
         else:
             of_lanes.setdefault((receive.attempt, receive.holder), []).append((place, receive.end - marker.head))
+    if not of_tries and not of_lanes:
+        return b""
     data = bytearray()
     for hashes in {**of_tries, **of_lanes}:
         lanes = of_lanes.get(hashes, [])

@@ -9,7 +9,6 @@ import base64
 import binascii
 import hmac
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
 
@@ -115,8 +114,7 @@ class ReceiptHandle(Struct, frozen=True, kw_only=True, gc=False):
         return _decoded(text)[0]
 
 
-@dataclass(frozen=True, slots=True)
-class SealedHandles:
+class SealedHandles(Struct, frozen=True, eq=False):
     """Handles that this process made, by their text."""
 
     secret: str

@@ -6,9 +6,10 @@ A cell is a few KiB of bytes that change only by compare-and-set. ``tests/coordi
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Protocol, TypeAlias, runtime_checkable
+
+from msgspec import Struct
 
 from ...log.errors import CallError, InvalidArgument, LimitExceeded, PenstockError
 from ...log.limits import PATH_PART_BYTES_MAX
@@ -28,15 +29,13 @@ class TableMismatch(CallError):
     kind = "table_mismatch"
 
 
-@dataclass(frozen=True, slots=True)
-class CellVersion:
+class CellVersion(Struct, frozen=True):
     """A witness of one write of a cell."""
 
     token: str
 
 
-@dataclass(frozen=True, slots=True)
-class Cell:
+class Cell(Struct, frozen=True):
     """A cell as it was read."""
 
     data: bytes

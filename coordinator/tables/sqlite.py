@@ -9,10 +9,11 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
-from dataclasses import dataclass
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import cast
+
+from msgspec import Struct
 
 from ...log.errors import PenstockError, unforeseen
 from ...log.runtime.runtime import Runtime
@@ -27,8 +28,7 @@ _LINGERS_S = 0.05
 """The time for which the writing thread stays for the next write: to hand it to a pool takes a fifth of what the write takes."""
 
 
-@dataclass(slots=True, eq=False)
-class _Change:
+class _Change(Struct, eq=False):
     wanted: CellWrite | Deletion
     loop: asyncio.AbstractEventLoop
     told: Callable[[bool | PenstockError], None]

@@ -70,10 +70,14 @@ class Refusals:
 
     def heard(self, verb: str, key: str, answer: T | PenstockError) -> T | PenstockError:
         """What `around` returns or raises for this answer or error."""
-        if isinstance(answer, PermissionDenied):
-            return self._meaning(right_of(verb, key), answer)
-        if not isinstance(answer, PenstockError) or isinstance(answer, Conflict | ObjectMissing):
-            self._allow(right_of(verb, key))
+        right = right_of(verb, key)
+        if isinstance(answer, PenstockError):
+            if isinstance(answer, PermissionDenied):
+                return self._meaning(right, answer)
+            if not isinstance(answer, Conflict | ObjectMissing):
+                return answer
+        if self._refused or right not in self._allowed:
+            self._allow(right)
         return answer
 
     def _allow(self, right: Right) -> None:
