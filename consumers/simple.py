@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -109,6 +110,8 @@ class SimpleConsumer(GroupMember):
         self._waiting = self._settling = 0
         """The receives, and the acknowledging calls, under way."""
         self._turn: Queue = ("", 0)
+        self._sorted: dict[Queue, None] = {}
+        """The queues in order, as they were when `_in_turn` was last asked."""
 
     # --- Its life ---------------------------------------------------------------------------------------------------------------
 
@@ -177,7 +180,11 @@ class SimpleConsumer(GroupMember):
             while True:
                 self._check_open("receive")
                 arrived = self._arrived
-                if found := await self._found(max_messages, invisible_ms, receive):
+                if receive is None:
+                    found = await self._take(max_messages, invisible_ms, None)
+                else:
+                    found = await self._found(max_messages, invisible_ms, receive)
+                if found:
                     return found
                 with suppress(TimeoutError):
                     async with asyncio.timeout(max(0.0, until_s - self._clock.monotonic_s())):
@@ -189,9 +196,7 @@ class SimpleConsumer(GroupMember):
         finally:
             self._waiting -= 1
 
-    async def _found(self, most: int, invisible_ms: int, receive: Receive | None) -> list[MessageView]:
-        if receive is None:
-            return await self._take(most, invisible_ms, receive)
+    async def _found(self, most: int, invisible_ms: int, receive: Receive) -> list[MessageView]:
         async with self._receives.one_by_one(receive):
             return await self._again(receive) or await self._take(most, invisible_ms, receive)
 
@@ -227,22 +232,26 @@ class SimpleConsumer(GroupMember):
         if not asked:
             return []
         try:
-            for *_, given in asked:
+            for _, _, given in asked:
                 await given
         except asyncio.CancelledError:
             for _, processor, given in asked:
                 if not given.cancelled() and not given.cancel():
                     processor.give_back(given.result(), receive)
             raise
-        for queue, processor, given in asked:
-            if receive is not None and not given.result() and not processor.keeper.ended.is_set():
-                self._receives.forget(receive, queue)  # if the queue was lost, its cell may say that it gave something
-        return [message for *_, given in asked for message in given.result()]
+        if receive is not None:
+            for queue, processor, given in asked:
+                if not given.result() and not processor.keeper.ended.is_set():
+                    self._receives.forget(receive, queue)  # if the queue was lost, its cell may say that it gave something
+        return asked[0][2].result() if len(asked) == 1 else [message for _, _, given in asked for message in given.result()]
 
     def _in_turn(self) -> list[Queue]:
-        queues = sorted(self._owner.queues)
-        behind = [queue for queue in queues if queue > self._turn]
-        return [*behind, *queues[: len(queues) - len(behind)]]
+        queues = self._owner.queues
+        if queues.keys() != self._sorted.keys():
+            self._sorted = dict.fromkeys(sorted(queues))
+        ordered = [*self._sorted]
+        behind = bisect_right(ordered, self._turn)
+        return ordered[behind:] + ordered[:behind]
 
     def _notify(self) -> None:
         self._arrived.set()
@@ -280,6 +289,13 @@ class SimpleConsumer(GroupMember):
         return [ends[place] if place in ends else next(acked) for place in range(len(receipts))]
 
     async def _acked(self, receipts: Sequence[MessageView | str], handles: Sequence[ReceiptHandle]) -> list[BaseException | None]:
+        if len(handles) == 1:
+            return [await self._acked_alone(receipts[0], handles[0])]
+        return await self._acked_together(receipts, handles)
+
+    async def _acked_together(
+        self, receipts: Sequence[MessageView | str], handles: Sequence[ReceiptHandle]
+    ) -> list[BaseException | None]:
         now_ms = self._clock.wall_ms()
         places: dict[Queue, list[int]] = {}
         for place, handle in enumerate(handles):
@@ -322,6 +338,29 @@ class SimpleConsumer(GroupMember):
         settled = zip(receipts, ends, strict=True)
         self._in_flight.end([_text(receipt) for receipt, end in settled if end is None or isinstance(end, AlreadySettled)])
         return ends
+
+    async def _acked_alone(self, receipt: MessageView | str, handle: ReceiptHandle) -> BaseException | None:
+        """`_acked` for one message, as most calls have: without what puts many in order."""
+        queue = handle.topic, handle.queue
+        ack = Acknowledgement(handle, self._clock.wall_ms(), self._membership.generation(*queue))
+        end: BaseException | None = None
+        tried: UncertainWrite | None = None
+        processor = self._owner.queues.get(queue)
+        if processor is not None:
+            self._settling += 1
+            try:
+                end = (await processor.acknowledge((ack,))).get(0)
+            except OwnershipLost as lost:
+                processor, tried = None, lost.tried if isinstance(lost, SettlingLost) else None
+            except Exception as error:  # noqa: BLE001 - an answer like others
+                end = error
+            finally:
+                self._settling -= 1
+        if processor is None:
+            (end,) = await _ended([self._acknowledge_beside(queue, ack, tried)])
+        if end is None or isinstance(end, AlreadySettled):
+            self._in_flight.end((_text(receipt),))
+        return end
 
     def _acknowledge_beside(self, queue: Queue, ack: Acknowledgement, tried: UncertainWrite | None) -> asyncio.Future[None]:
         change = partial(acknowledged, handle=ack.handle, now_ms=ack.now_ms, known=ack.known)

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
+from msgspec import Struct
+
 from ...coordinator.cells.requests import Waiter
 from ...coordinator.groups.record import DeliveryOrder, GroupRecord
 from ...coordinator.limits import CELL_BYTES_MAX
@@ -56,18 +58,16 @@ class ReceiveContext(ProcessorContext):
     """Whether one call of the consumer is under way."""
 
 
-@dataclass(slots=True)
-class _PendingReceive:
+class _PendingReceive(Struct, eq=False):
     most: int
     invisible_ms: int
     receive: Receive | None
     given: asyncio.Future[list[MessageView]]
-    closed: asyncio.Future[None]
-    """Done when the receive gets no more messages."""
+    closed: asyncio.Future[None] | None = None
+    """Done when a receive with an attempt id gets no more messages."""
 
 
-@dataclass(slots=True)
-class _Writing:
+class _Writing(Struct, eq=False):
     """A step on its way to the cell: up to two changes in one write, each of which may lack room."""
 
     schedule: ReceiveSchedule
@@ -88,8 +88,7 @@ class _Writing:
     error: PenstockError | None = None
 
 
-@dataclass(slots=True)
-class _Part:
+class _Part(Struct, eq=False):
     """One of its changes."""
 
     change: Change
@@ -102,6 +101,9 @@ class _Part:
     def fail(self, error: PenstockError) -> None:
         self.told(error)
 
+
+_NOTHING = Step()
+"""The step of a write that only acknowledges. It stays empty."""
 
 SettlingT = TypeVar("SettlingT", Acknowledging, Settling)
 
@@ -153,10 +155,13 @@ class ReceiveProcessor(QueueProcessor[ReceiveSchedule]):
     # --- What receives and acknowledgements ask -----------------------------------------------------------------------------------
 
     def available(self) -> int:
-        if self._draining or self.ended.is_set() or self.keeper.ended.is_set() or self._around.worker.quiet or not self._room_out():
+        if self._draining or self.ended.is_set() or self.keeper.ended.is_set() or self._around.worker.quiet or not self._has_room:
             return 0
-        asked = sum(one.most for one in self._asked)
-        return max(0, self.schedule.available(self._clock.wall_ms()) - asked)
+        schedule = self.schedule
+        found = schedule.in_memory if schedule.is_calm else schedule.available(self._clock.wall_ms())
+        for one in self._asked:
+            found -= one.most
+        return max(0, found)
 
     @property
     def out(self) -> int:
@@ -168,12 +173,12 @@ class ReceiveProcessor(QueueProcessor[ReceiveSchedule]):
 
     def ask(self, most: int, invisible_ms: int, receive: Receive | None = None) -> asyncio.Future[list[MessageView]]:
         """Ask for up to ``most`` messages, given once they are durably out. After a late cancel, `give_back` applies."""
-        loop = asyncio.get_running_loop()
-        asked = _PendingReceive(most, invisible_ms, receive, loop.create_future(), loop.create_future())
+        asked = _PendingReceive(most, invisible_ms, receive, asyncio.get_running_loop().create_future())
         if self.ended.is_set():
             asked.given.set_result([])
         else:
-            self._track_cancelled(asked.closed, receive)
+            if receive is not None and receive.attempt:
+                asked.closed = self._track_cancelled(receive.attempt)
             self._asked.append(asked)
             self._hurry()
         return asked.given
@@ -182,10 +187,11 @@ class ReceiveProcessor(QueueProcessor[ReceiveSchedule]):
         while pending := [over for over, of in self._cancelled.items() if of == attempt]:
             await asyncio.wait(pending)
 
-    def _track_cancelled(self, over: asyncio.Future[None], receive: Receive | None) -> None:
-        if receive is not None and receive.attempt:
-            self._cancelled[over] = receive.attempt
-            over.add_done_callback(self._cancelled.pop)
+    def _track_cancelled(self, attempt: int) -> asyncio.Future[None]:
+        over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._cancelled[over] = attempt
+        over.add_done_callback(self._cancelled.pop)
+        return over
 
     def settle(self, handles: Sequence[ReceiptHandle], change: Callable[[QueueCell], QueueCell]) -> asyncio.Future[None]:
         """Done once the change, in the order of calls, is durable. Raises `ReceiptRefused`, and `OwnershipLost` where that is unknown."""
@@ -354,7 +360,7 @@ class ReceiveProcessor(QueueProcessor[ReceiveSchedule]):
         acks = [one for one in settlement.settling if isinstance(one, Acknowledging)]
         if settlement.lapses or self.keeper.merges != writing.merges or len(acks) < len(settlement.settling):
             schedule.adopt(self.keeper.cell)
-        else:
+        elif acks:
             schedule.adopt_settled(self.keeper.cell, [ack.handle for one in acks for ack in one.acks])
 
     # --- Steps without the task, which takes turns of the event loop and a look at all that may concern a queue
@@ -378,7 +384,7 @@ class ReceiveProcessor(QueueProcessor[ReceiveSchedule]):
             if not self._may_begin_quickly():
                 self._woken.set()
                 return
-            now_ms, settlement = self._clock.wall_ms(), self._settlement(settling)
+            settlement = self._settlement(settling)
             if settling:
                 settlement.apply(self.keeper.cell)
                 if not settlement.accepts:
@@ -386,10 +392,10 @@ class ReceiveProcessor(QueueProcessor[ReceiveSchedule]):
                     return
             self._asked, self._settling = [], []
             if asked:
-                writing = self._planned(asked, settlement, now_ms)
+                writing = self._planned(asked, settlement, self._clock.wall_ms())
             else:  # nothing else is to be planned
                 settlement.caught_up = self._caught_up(settling)
-                writing = _Writing(self.schedule, (), settlement, Step(), [], now_ms, self.keeper.merges)
+                writing = _Writing(self.schedule, (), settlement, _NOTHING, [], 0, self.keeper.merges)
             self._quick = writing
             self._begin(writing, self._end_quickly, settles=bool(settling))
         except Exception as error:  # noqa: BLE001 - the task raises it
@@ -408,9 +414,9 @@ class ReceiveProcessor(QueueProcessor[ReceiveSchedule]):
             and not worker.quiet
             and (worker.is_awake or not self._asked)
             and self.schedule.is_calm
-            and self._room_out() > 0
-            and all(isinstance(one, Acknowledging) for one in self._settling)
-            and not any(one.given.done() for one in self._asked)  # others wait for what a cancelled one gets no more
+            and self._has_room
+            and not [one for one in self._settling if not isinstance(one, Acknowledging)]
+            and not [one for one in self._asked if one.given.done()]  # others wait for what a cancelled one gets no more
         )
 
     def _end_quickly(self, writing: _Writing) -> None:
@@ -425,7 +431,7 @@ class ReceiveProcessor(QueueProcessor[ReceiveSchedule]):
         if writing.asked:
             self._around.freed()
             self._wake_after(_ROUND_S)
-        if not self.schedule.is_calm or not self._room_out():
+        if not (self._has_room and self.schedule.is_calm):
             self._woken.set()
         if self._quick_over is not None:
             self._quick_over.settle(None)
@@ -464,11 +470,11 @@ class ReceiveProcessor(QueueProcessor[ReceiveSchedule]):
         return lambda cell: self._dead_letters.foresee(expired(cell, now_ms, settings))
 
     def _caught_up(self, settling: Sequence[Acknowledging | Settling]) -> set[int]:
-        schedule = self.schedule
-        if not len(schedule.blocked):
+        blocked, next_fresh = self.schedule.blocked, self.schedule.next_fresh
+        if not settling or not len(blocked):
             return set()
         lanes = {handle.lane for one in settling for handle in one.handles if handle.lane is not None}
-        return {lane for lane in lanes if schedule.blocked.has_caught_up(lane, schedule.next_fresh)}
+        return {lane for lane in lanes if blocked.has_caught_up(lane, next_fresh)}
 
     def _wants(self, asked: Sequence[_PendingReceive], now_ms: int) -> list[ReceiveRequest]:
         left, wants = self._room_bytes(), []
@@ -478,9 +484,10 @@ class ReceiveProcessor(QueueProcessor[ReceiveSchedule]):
             left -= wants[-1].most * each
         return wants
 
-    def _room_out(self) -> int:
-        left = self._room_bytes()
-        return left // _OUT_BYTES if left >= _NAMED_BYTES else 0
+    @property
+    def _has_room(self) -> bool:
+        """Whether a message more may be out."""
+        return self._full_bytes - self.keeper.size_bytes >= _NAMED_BYTES
 
     def _room_bytes(self) -> int:
         return max(0, self._full_bytes - self.keeper.size_bytes)
@@ -539,7 +546,7 @@ class ReceiveProcessor(QueueProcessor[ReceiveSchedule]):
 
 def _close(asked: Iterable[_PendingReceive]) -> None:
     for one in asked:
-        if not one.closed.done():
+        if one.closed is not None and not one.closed.done():
             one.closed.set_result(None)
 
 

@@ -168,8 +168,10 @@ class ReceiveSchedule:
 
     def adopt_settled(self, cell: QueueCell, handles: Sequence[ReceiptHandle]) -> None:
         """`adopt`, where nothing but these deliveries changed."""
-        self.tracked.adopt(cell, [handle.offset for handle in handles if handle.lane is None])
-        self.blocked.adopt(cell, {handle.lane for handle in handles if handle.lane is not None})
+        if alone := [handle.offset for handle in handles if handle.lane is None]:
+            self.tracked.adopt(cell, alone)
+        if len(alone) < len(handles):
+            self.blocked.adopt(cell, {handle.lane for handle in handles if handle.lane is not None})
 
     # --- What is wanted ---------------------------------------------------------------------------------------------------------
 

@@ -22,6 +22,7 @@ sections.
 _TRANSACTIONS, _SPILLS, _LETTERS, _ACKS, _SEEN, _RECEIVES, _REFUSED, _KEPT = 1, 2, 3, 4, 5, 6, 7, 8
 _HASH_BYTES = 8
 _NO_OFFSETS = OffsetSet().encode()
+_ALL_ACKS = struct.Struct(f"<{ACKS_KEPT}Q")
 _ID_BYTES = 16
 _TRIES_BYTES_MIN, _MARKER_BYTES_MIN = 7, 15
 _TRACKED_MAX = 1 << 17
@@ -29,7 +30,7 @@ _TRACKED_MAX = 1 << 17
 
 
 def encode_cell(cell: QueueCell) -> bytes:
-    shared, receives = _by_tries(cell)
+    shared, receives = _by_tries(cell) if cell.tries else ({}, {})
     sections = _sections(cell, receives)
     data = bytearray(_beginning(_WITH_SECTIONS if sections else _FORMAT, cell.generation, cell.epoch, cell.owner))
     append_varints(data, (cell.step, cell.commands))
@@ -91,10 +92,12 @@ def _sections(cell: QueueCell, receives: dict[tuple[int, int], list[int]]) -> di
     if cell.ack_writes:
         data = bytearray()
         append_varints(data, (cell.ack_writes,))
-        sections[_ACKS] = bytes(data) + struct.pack(f"<{len(cell.acks)}Q", *cell.acks)
+        acks = cell.acks
+        data += _ALL_ACKS.pack(*acks) if len(acks) == ACKS_KEPT else struct.pack(f"<{len(acks)}Q", *acks)
+        sections[_ACKS] = bytes(data)
     if cell.seen is not None:
         sections[_SEEN] = _seen(cell.seen)
-    if named := _receives(cell, receives):
+    if (receives or cell.markers) and (named := _receives(cell, receives)):
         sections[_RECEIVES] = named
     for number, pairs in ((_REFUSED, dead.refused), (_KEPT, dead.kept)):
         if pairs:

@@ -250,9 +250,18 @@ def last_expiry_ms(cell: QueueCell) -> int:
 
 def without_caught_up(cell: QueueCell, lanes: Iterable[int]) -> QueueCell:
     """The cell without the markers of these lanes that are caught up."""
-    markers = {lane: cell.markers[lane] for lane in lanes if lane in cell.markers}
-    gone = [lane for lane, one in markers.items() if one.tries.state is MessageState.WAITING and one.head >= one.limit]
-    return cell.with_markers(dict.fromkeys(gone), OffsetSet()) if gone else cell
+    found = cell.markers.get
+    gone = [
+        lane
+        for lane in lanes
+        if (one := found(lane)) is not None and one.head >= one.limit and one.tries.state is MessageState.WAITING
+    ]
+    if not gone:
+        return cell
+    left = dict(cell.markers)
+    for lane in gone:
+        del left[lane]
+    return replace(cell, markers=left)
 
 
 def _behind_head(marker: Marker, handle: ReceiptHandle) -> Marker:
