@@ -89,7 +89,12 @@ class ThreadExecutor:
         self._batches = batches
         self._clock = clock
         self._name = name
-        self._ready: queue.SimpleQueue[tuple[RunOwner, LaneRun] | None] = queue.SimpleQueue()
+        self._ready: deque[tuple[RunOwner, LaneRun]] = deque()
+        self._calls: queue.SimpleQueue[None] = queue.SimpleQueue()
+        """One entry for each thread to be woken."""
+        self._called = False
+        """Whether a thread is on its way to what is ready."""
+        self._closed = False
         self._outbox: deque[tuple[RunOwner, LaneRun, bool]] = deque()
         self._delivery_due = False
         self._looks_again = False
@@ -104,8 +109,7 @@ class ThreadExecutor:
             for _ in range(threads):
                 self._add_thread()
         except RuntimeError as error:
-            for _ in range(self._count):
-                self._ready.put(None)
+            self._end_threads()
             raise RetryError(
                 "not all of the threads for handlers could be started",
                 operation="consume",
@@ -121,11 +125,11 @@ class ThreadExecutor:
 
     @property
     def is_idle(self) -> bool:
-        return self._ready.empty() and len(self._at_work) < len(self._idents)
+        return not self._ready and len(self._at_work) < len(self._idents)
 
     def start(self, owner: RunOwner, runs: Iterable[LaneRun]) -> None:
-        for run in runs:
-            self._ready.put((owner, run))
+        self._ready.extend([(owner, run) for run in runs])
+        self._wake_one()
         self._look_later()
 
     def gave_up(self, run: LaneRun) -> None:
@@ -137,11 +141,38 @@ class ThreadExecutor:
             log.warning("%s: no thread can be started in place of one that hangs, there is one less: %s", self._name, error)
 
     async def close(self) -> None:
-        for _ in range(self._count):
-            self._ready.put(None)
+        self._end_threads()
 
     def runs_here(self) -> bool:
         return threading.get_ident() in self._idents
+
+    def _end_threads(self) -> None:
+        """Let threads end when nothing is ready any more."""
+        self._closed = True
+        for _ in range(self._count):
+            self._calls.put(None)
+
+    def _wake_one(self) -> None:
+        """Wake one thread for what is ready, unless one is on its way. It wakes the next before its own handler: to wake a thread costs more than
+        many a handler, and quick ones need few.
+        """
+        if self._ready and not self._called:
+            self._called = True
+            self._calls.put(None)
+
+    def _next(self) -> tuple[RunOwner, LaneRun] | None:
+        """What a thread runs next, once there is something; None: nothing any more."""
+        while True:
+            try:
+                item = self._ready.popleft()
+            except IndexError:
+                if self._closed:
+                    return None
+                self._calls.get()
+                self._called = False  # before it looks again: whoever comes too late to be seen calls anew
+                continue
+            self._wake_one()
+            return item
 
     def _add_thread(self) -> None:
         threading.Thread(target=self._work, name=f"{self._name}-{self._count + 1}", daemon=True).start()
@@ -156,7 +187,7 @@ class ThreadExecutor:
 
     def _run_all(self) -> None:
         ident = threading.get_ident()
-        while (item := self._ready.get()) is not None:
+        while (item := self._next()) is not None:
             owner, run = item
             if not run.claim():
                 continue  # it was taken back
@@ -183,7 +214,7 @@ class ThreadExecutor:
         run.took_s = took_s = array("d")
         run.left = left = deque[MessageView | list[MessageView]](run.messages)
         reported_s: float | None = None
-        ended_s = now()
+        run.began_s = ended_s = now()
         while left:
             since_s = ended_s
             if run.cancelled or since_s >= until_s:
@@ -219,6 +250,7 @@ class ThreadExecutor:
     def _run_batches(self, owner: RunOwner, run: LaneRun) -> None:
         run.took_s = took_s = array("d")
         left, reported_s = run.begin_lists(), self._clock.monotonic_s()
+        run.began_s = reported_s
         while left:
             since_s = self._clock.monotonic_s()
             if run.cancelled or since_s >= owner.until_s:
@@ -368,7 +400,7 @@ class TaskExecutor:
             self._idle()
 
     async def _run_one_by_one(self, owner: RunOwner, run: LaneRun) -> None:
-        reported_s = self._clock.monotonic_s()
+        run.began_s = reported_s = self._clock.monotonic_s()
         run.took_s = took_s = array("d")
         run.left = left = deque[MessageView | list[MessageView]](run.messages)
         if len(left) > 1 and self.is_idle:
@@ -394,6 +426,7 @@ class TaskExecutor:
     async def _run_batches(self, owner: RunOwner, run: LaneRun) -> None:
         run.took_s = took_s = array("d")
         left, reported_s = run.begin_lists(), self._clock.monotonic_s()
+        run.began_s = reported_s
         if run.list_max:
             asyncio.get_running_loop().call_later(_LOOK_AGAIN_S, self._look)
         while left:

@@ -93,8 +93,10 @@ class PushProcessor(QueueProcessor[PushSchedule]):
         succeeded_s, failed_s = array("d"), array("d")
         began: list[tuple[int, float]] = []
         """First offsets, and how long ago their handlers began."""
+        pace = self.schedule.pace
         for run in ended:
             if took_s := run.took_s:
+                pace.note(run.done or 1, sum(took_s))
                 # A batch is one call. Of single messages, those that are done were called first.
                 good = (len(took_s) - (run.failure is not None)) if run.is_batch else run.done
                 succeeded_s.extend(took_s[:good])

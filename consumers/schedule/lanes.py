@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Sequence
@@ -36,6 +37,7 @@ class LaneRun:
 
     __slots__ = (
         "_unclaimed",
+        "began_s",
         "cancelled",
         "done",
         "ended",
@@ -70,8 +72,10 @@ class LaneRun:
         """The failure, written before ``ended``, or by the caller that timed it out."""
         self.ended = False
         """Whether nothing more of it is started or runs."""
+        self.began_s = math.inf
+        """The start of its first handler, by the monotonic clock."""
         self.since_s: float | None = None
-        """The start of the running handler, by the monotonic clock."""
+        """The start of the running handler."""
         self.took_s: Sequence[float] = ()
         """The time of each handler, written by the executor only."""
         self.cancelled = False
@@ -137,9 +141,10 @@ class LaneRun:
             return self.messages[done : done + 1]
         return self.messages[done : self.ends[bisect_right(self.ends, done)] if self.ends and done < self.ends[-1] else self.size]
 
-    def is_late(self, before_s: float) -> bool:
+    def is_late(self, before_s: float, *, whole: bool = False) -> bool:
+        """Whether its handler, or with ``whole`` the first one of the run, began before that."""
         since_s = self.since_s  # read once: its thread may end it meanwhile
-        return since_s is not None and since_s < before_s and self.timed_out_at is None
+        return since_s is not None and (self.began_s if whole else since_s) < before_s and self.timed_out_at is None
 
     def time_out(self, reason: str) -> None:
         self.cancelled = True  # first: then nothing behind the next result begins

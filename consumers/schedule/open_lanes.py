@@ -1,7 +1,8 @@
 """The lanes of a queue that are not blocked: their messages run as fast as handlers take them.
 
-Many message groups share a few lanes, as a lane and a run for each would cost more than their messages. Where a handler is slow, or a message waits
-for room, the groups behind it get lanes of their own, until these are done. So a group's messages are all in one lane at any time.
+Many message groups share a few lanes, as a lane and a run for each would cost more than their messages; all share one while handlers are so quick
+that others would help nobody. Where a handler is slow, or a message waits for room, the groups behind it get lanes of their own, until these are
+done. So a group's messages are all in one lane at any time.
 """
 
 from __future__ import annotations
@@ -16,9 +17,12 @@ from ..feed.rows import GroupHashes
 from ..limits import QueueLimits
 from .blocked_groups import BlockedGroups
 from .lanes import Lane, LaneRun, OpenLane
+from .pace import HandlerPace
 from .step import Step
 
 _NOTHING = LazyMessages.of(())
+_QUICK_S = 0.005
+"""The time that messages of a fetch may take one after the other, if it is known."""
 
 
 class OpenLanes:
@@ -34,10 +38,11 @@ class OpenLanes:
         self.known: dict[int, OpenLane] = {}
         """Lanes of single groups, by hash."""
         self._shared: list[OpenLane] = []
-        """Made when they are needed."""
+        """Made when they are needed: one, or as many as there are threads. Replaced only while nothing is in them."""
         self._in_use: set[OpenLane] = set()
         """Shared lanes, perhaps without messages by now."""
         self._unwritten: list[OpenLane] = []
+        self.pace = HandlerPace()
         self.apart = False
         """Whether each group needs a lane of its own."""
 
@@ -104,16 +109,30 @@ class OpenLanes:
             return [(self.common, messages)]
         groups = messages.groups()
         count = self._limits.shared_lanes
-        if self.apart or len(set(groups)) <= 2 * count:
+        if self.apart:
+            count = 0
+        elif self.pace.expected_s(len(messages)) <= _QUICK_S:
+            count = 1
+        elif len(set(groups)) <= 2 * count:
+            count = 0
+        if not count:
             return [(self._of(key), own) for key, own in self._by_hash(messages).items()]
-        if not self._shared:
-            self._shared = [OpenLane(place, batches=self.common.batches, shared=True) for place in range(count)]
-        own, shared, keys = self.known, self._shared, self._hashes.of_all(groups)
+        shared, own = self._sharing(count), self.known
+        self._in_use.update(shared)
+        if len(shared) == 1 and not own:
+            return [(shared[0], messages)]
+        count, keys = len(shared), self._hashes.of_all(groups)
         places: defaultdict[OpenLane, list[int]] = defaultdict(list)
         for at, key in enumerate(keys):
             places[(own.get(key) or shared[key % count]) if own else shared[key % count]].append(at)
-        self._in_use.update(shared)
         return [(lane, messages.at(those)) for lane, those in places.items()]
+
+    def _sharing(self, count: int) -> list[OpenLane]:
+        """Shared lanes, ``count`` of them unless there is something in those there were."""
+        if len(self._shared) != count and not any(lane.run is not None or lane.has_more for lane in self._shared):
+            self._shared = [OpenLane(place, batches=self.common.batches, shared=True) for place in range(count)]
+            self._in_use.clear()
+        return self._shared
 
     def part(self, lane: OpenLane, first: LazyMessages) -> list[OpenLane]:
         """Give each message group of a shared lane its own, except that of the run under way. ``first`` goes before what is ready. Returns those that
@@ -225,9 +244,10 @@ class OpenLanes:
         else:
             back = []
             self._in_use = {lane for lane in self._in_use if lane.run is not None or lane.has_more}
+            alone = len(self._shared) == 1 < self._limits.shared_lanes  # then the whole of a run was to be quick
             for lane in self._in_use:
                 run = lane.run
-                if run is not None and not (run.ended or run.cancelled) and run.is_late(before_s):
+                if run is not None and not (run.ended or run.cancelled) and run.is_late(before_s, whole=alone):
                     back.append(run.split())
                     for own in self.part(lane, back[-1]):
                         self.start(own, runs)

@@ -39,6 +39,8 @@ class PushSchedule:
         """Decides the jitter of this owner's retries."""
         self._hashes = GroupHashes(secret)
         self._lanes = OpenLanes(limits, self._hashes, orderly=self._orderly)
+        self.pace = self._lanes.pace
+        """Notes how long handlers take."""
         self.blocked = BlockedGroups(cell, limits, self._hashes)
         self.tracked = TrackedMessages(cell, retained=limits.retained)
         self._reported: dict[LaneRun, None] = {}
