@@ -276,6 +276,8 @@ class SimpleConsumer(GroupMember):
         error of its own, too. Raises `ClosedError`.
         """
         self._check_open("ack")
+        if len(receipts) == 1 and (handle := self.known_handle(_text(receipts[0]))) is not None:  # as of most clients' calls
+            return [await self._acked_alone(receipts[0], handle)]
         handles: list[ReceiptHandle] = []
         named: list[MessageView | str] = []
         ends: dict[int, BaseException | None] = {}
@@ -374,13 +376,19 @@ class SimpleConsumer(GroupMember):
         if not receipts:
             return []
         self._check_open(operation)
-        secret, group, handles = self._membership.record.secret, self.group, []
+        handles: list[ReceiptHandle] = []
         for receipt in receipts:
             text = receipt.receipt_handle if isinstance(receipt, MessageView) else receipt
-            made = self._in_flight.handle(text, secret) if isinstance(text, str) else None
-            # Most were made here: their texts need not be read.
-            handles.append(made if made is not None and made.group == group else self._handle(receipt, operation))
+            made = self.known_handle(text)
+            handles.append(self._handle(receipt, operation) if made is None else made)
         return handles
+
+    def known_handle(self, text: object) -> ReceiptHandle | None:
+        """The receipt handle with this text, of this group, if it was made here and its message is in flight: then the text need not be read, which
+        takes ten times as long.
+        """
+        made = self._in_flight.handle(text, self._membership.record.secret) if isinstance(text, str) else None
+        return made if made is not None and made.group == self.group else None
 
     async def settle_by(self, topic: str, queue: int, handles: Sequence[ReceiptHandle], change: Change) -> None:
         """Carry out a change of a queue's cell that settles all or none of these messages.

@@ -343,6 +343,27 @@ async def test_each_of_several_acknowledgements_has_an_end_of_its_own(scene: Sce
     assert await one.run(one.consumer.ack_each()) == []
 
 
+@played_on(Scene, queues=2)
+async def test_an_acknowledgement_alone_ends_as_among_others(scene: Scene) -> None:
+    one = scene.member()
+    await one.consume()
+    await one.send("a1", "b1", "c1")
+    handles: dict[str | None, str] = {}
+    while len(handles) < 3:  # a receive gives what is there
+        handles |= {message.message_group: message.receipt_handle for message in await one.receive(invisible=TEN)}
+    first, stranger = handles["a"], ReceiptHandle(group="another", topic="orders", queue=0, offset=0, generation=0, attempt=1)
+    assert one.consumer.known_handle(first) == ReceiptHandle.decode(first)
+    ends = [await one.run(one.consumer.ack_each(text)) for text in (first, first, "no handle", stranger.encode("ab" * 16))]
+    kinds = [None, AlreadySettled, InvalidArgument, ForeignReceipt]
+    assert [None if end is None else type(end) for (end,) in ends] == kinds
+    assert one.consumer.known_handle(first) is None, "it is not in flight"
+    assert await one.run(one.consumer.ack_each(handles["b"])) == [None]
+    await scene.let_pass(11)
+    (end,) = await one.run(one.consumer.ack_each(handles["c"]))
+    assert isinstance(end, ReceiptExpired)
+    assert bodies(await one.receive(wait=NOW)) == ["c1"]
+
+
 def test_messages_taken_one_by_one_are_not_fetched_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     scene = Scene(message_type="NORMAL")
     fetched: list[int] = []

@@ -28,7 +28,8 @@ class AckProcessor:
             return None
         if end is None or isinstance(end, AlreadySettled):  # settled before: the first try's answer was lost
             self._deliveries.settle(handle)
-            await self.ack_next(pooled, handle)
+            if self._deliveries.early_acks:
+                await self.ack_next(pooled, handle)
             return None
         return end
 

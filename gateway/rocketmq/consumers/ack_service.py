@@ -40,10 +40,13 @@ class AckService:
             pb.AckMessageResultEntry(message_id=entry.message_id, receipt_handle=entry.receipt_handle, status=end)
             for entry, end in zip(request.entries, ends, strict=True)
         ]
-        whole = ends[0] if len({end.code for end in ends}) == 1 else status(pb.MULTIPLE_RESULTS)
+        whole = ends[0] if len(ends) == 1 or len({end.code for end in ends}) == 1 else status(pb.MULTIPLE_RESULTS)
         return pb.AckMessageResponse(status=whole, entries=entries)
 
     async def _ack(self, pooled: PooledConsumer, texts: Sequence[str]) -> list[pb.Status]:
+        if len(texts) == 1 and _is_known(texts[0], pooled):
+            (end,) = await self._acks.ack_each(pooled, texts)
+            return [ok() if end is None else status_of(end)]
         ends: dict[str, BaseException | None] = {text: _refusal(text, pooled) for text in texts}
         good = [text for text, refusal in ends.items() if refusal is None]
         ends.update(zip(good, await self._acks.ack_each(pooled, good), strict=True))
@@ -88,4 +91,11 @@ def _refusal(text: str, pooled: PooledConsumer) -> StatusError | None:
 
 
 def _check(text: str, pooled: PooledConsumer) -> None:
-    receipt_of(text, group=pooled.group, topic=pooled.topic)
+    if not _is_known(text, pooled):
+        receipt_of(text, group=pooled.group, topic=pooled.topic)
+
+
+def _is_known(text: str, pooled: PooledConsumer) -> bool:
+    """Whether a handle is of this group and topic, by what was made here."""
+    made = pooled.consumer.known_handle(text)
+    return made is not None and made.topic == pooled.topic

@@ -12,6 +12,7 @@ import pytest
 
 from penstock.consumers.named_receives import OutstandingDelivery
 from penstock.coordinator import AlreadySettled, DeliveryOrder, GroupSettings, ReceiptExpired, ReceiptRefused
+from penstock.coordinator.queues.receipt_handle import ReceiptHandle
 from penstock.gateway.rocketmq.clients.registry import ClientRegistry, GatewayClient
 from penstock.gateway.rocketmq.consumers.ack_processor import AckProcessor
 from penstock.gateway.rocketmq.consumers.deliveries import INVISIBLE_DURATION_S, RENEW_AHEAD_S, RENEW_UNSEEN_MAX_S, Deliveries
@@ -36,6 +37,9 @@ class Consumer:
         self.held: list[OutstandingDelivery] = []
         self.scans = 0
         self.silent: Exception | None = None
+
+    def known_handle(self, handle: str) -> ReceiptHandle | None:
+        return None
 
     async def change_invisible_duration(
         self, handle: str, duration: timedelta, *, holder: str | None = None, lets_go: bool = False
