@@ -182,7 +182,10 @@ class _Histogram:
         self._sum = 0.0
 
     def observe(self, value: float) -> None:
-        self.observe_all((value,))
+        place = bisect_left(self._buckets, value)
+        with self._lock:
+            self._sum += value
+            self._counts[place] += 1
 
     def observe_all(self, values: Iterable[float]) -> None:
         values = sorted(values)  # then few buckets are looked for, and most often one has all

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final, Protocol
 
 from ...log import MessageView
 from ...log.limits import MIB
-from .quotas import Quota, QuotaCounter
+from .quotas import HeldShare, Quota, QuotaCounter
 
 OVERHEAD_BYTES: Final = 1_024
 """A message's size beside its body, about."""
@@ -73,28 +72,40 @@ class ReceiveBudget:
     def held_bytes(self) -> int:
         return self.shares.held(self.bounds.of_owner_bytes)
 
-    @contextmanager
-    def hold_poll(self, caller: Caller) -> Iterator[None]:
+    def hold_poll(self, caller: Caller) -> HeldShare:
         """A block with one more open poll. Raises `BackPressureError` at too many polls or unread answers."""
-        self._check_held(caller)
-        bounds = self.bounds
-        with (
-            self.shares.hold(bounds.of_client_polls, caller.client, 1),
-            self.shares.hold(bounds.of_owner_polls, caller.owner, 1),
-        ):
-            yield
+        bounds, client, owner = self.bounds, caller.client, caller.owner
+        self._check_held(client, owner)
+        self.shares.check(bounds.of_client_polls, client, 1)
+        self.shares.check(bounds.of_owner_polls, owner, 1)
+        return _Both(self.shares.take(bounds.of_client_polls, client, 1), self.shares.take(bounds.of_owner_polls, owner, 1))
 
-    @contextmanager
-    def hold_messages(self, caller: Caller, messages: list[MessageView]) -> Iterator[None]:
+    def hold_messages(self, caller: Caller, messages: list[MessageView]) -> HeldShare:
         """A block in which a client reads messages. Raises `BackPressureError` at too many unread ones of others."""
-        self._check_held(caller)
-        size_bytes = sum(len(one.content) + OVERHEAD_BYTES for one in messages)
-        with (
-            self.shares.take(self.bounds.of_client_bytes, caller.client, size_bytes),
-            self.shares.take(self.bounds.of_owner_bytes, caller.owner, size_bytes),
-        ):
-            yield
+        bounds, client, owner = self.bounds, caller.client, caller.owner
+        self._check_held(client, owner)
+        size_bytes = sum([len(one.content) + OVERHEAD_BYTES for one in messages])
+        return _Both(
+            self.shares.take(bounds.of_client_bytes, client, size_bytes), self.shares.take(bounds.of_owner_bytes, owner, size_bytes)
+        )
 
-    def _check_held(self, caller: Caller) -> None:
-        self.shares.check(self.bounds.of_client_bytes, caller.client)
-        self.shares.check(self.bounds.of_owner_bytes, caller.owner)
+    def _check_held(self, client: str, owner: str) -> None:
+        self.shares.check(self.bounds.of_client_bytes, client)
+        self.shares.check(self.bounds.of_owner_bytes, owner)
+
+
+class _Both(AbstractContextManager[None]):
+    """A class, as a generator takes three times as long."""
+
+    __slots__ = ("_of_client", "_of_owner")
+
+    def __init__(self, of_client: HeldShare, of_owner: HeldShare) -> None:
+        self._of_client, self._of_owner = of_client, of_owner
+
+    def __enter__(self) -> None:
+        self._of_client.__enter__()
+        self._of_owner.__enter__()
+
+    def __exit__(self, *_: object) -> None:
+        self._of_owner.__exit__(None, None, None)
+        self._of_client.__exit__(None, None, None)

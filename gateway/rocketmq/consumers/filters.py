@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Final
 
 from ....log.errors import InvalidArgument, LimitExceeded
@@ -15,8 +16,12 @@ _ALL: Final = "*"
 
 def filter_of(expression: pb.FilterExpression) -> str:
     """Raises `StatusError`."""
-    text = expression.expression
-    if expression.type == pb.SQL:
+    return _filter_of(expression.expression, expression.type == pb.SQL)
+
+
+@lru_cache(maxsize=256)  # a client states the same with every receive
+def _filter_of(text: str, is_sql: bool) -> str:
+    if is_sql:
         text = f"{SQL92} {text}"
     elif text.lstrip().startswith(SQL92):
         raise StatusError(

@@ -52,7 +52,8 @@ class ReceiveService:
         self._budget = budget
         self._store_host = store_host
         self._undoing: set[asyncio.Task[None]] = set()
-        self._polls: set[asyncio.Task[list[MessageView]]] = set()
+        self._polls: set[asyncio.Task[Any]] = set()
+        """The tasks of calls that wait for messages."""
         self._numbers = itertools.count()
         self._stopping = False
 
@@ -131,18 +132,21 @@ class ReceiveService:
         return messages, sent
 
     async def _poll(self, receive: _Receive, wanted: ReceiveParameters) -> list[MessageView]:
-        """The messages. A stop of the gateway ends the wait."""
+        """The messages. A stop of the gateway ends the wait.
+
+        The stop cancels the call's own task, as the end of a timeout does: a task of its own would cost each receive some turns of the event loop.
+        """
         if not self._stopping:
-            poll = asyncio.ensure_future(receive(await_duration=wanted.poll))
-            self._polls.add(poll)
+            caller = asyncio.current_task()
+            assert caller is not None, "a call has a task"
+            self._polls.add(caller)
             try:
-                return await poll
+                return await receive(await_duration=wanted.poll)
             except asyncio.CancelledError:
-                caller = asyncio.current_task()
-                if not self._stopping or caller is None or caller.cancelling():
+                if not self._stopping or caller.uncancel():
                     raise
             finally:
-                self._polls.discard(poll)
+                self._polls.discard(caller)
         # What is out to this attempt id is given all the same. After an empty answer the client would not ask for it again.
         return await receive(await_duration=_AT_ONCE) if wanted.is_named else []
 
