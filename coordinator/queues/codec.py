@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from functools import lru_cache
+from itertools import chain
 
 from msgspec.structs import replace
 
@@ -102,9 +103,7 @@ def _sections(cell: QueueCell, receives: dict[tuple[int, int], list[int]]) -> di
     for number, pairs in ((_REFUSED, dead.refused), (_KEPT, dead.kept)):
         if pairs:
             section = bytearray()
-            for pair in pairs:
-                append_varint(section, pair[0])
-                append_varint(section, pair[1])
+            append_varints(section, chain.from_iterable(pairs))
             sections[number] = bytes(section)
     return sections
 
@@ -132,12 +131,9 @@ def _receives(cell: QueueCell, of_tries: dict[tuple[int, int], list[int]]) -> by
     data = bytearray()
     for hashes in {**of_tries, **of_lanes}:
         lanes = of_lanes.get(hashes, [])
-        data += b"".join(one.to_bytes(_HASH_BYTES, "little") for one in hashes)
+        data += struct.pack("<2Q", *hashes)
         data += OffsetSet.of_offsets(of_tries.get(hashes, [])).encode()
-        append_varint(data, len(lanes))
-        for place, length in lanes:
-            append_varint(data, place)
-            append_varint(data, length)
+        append_varints(data, (len(lanes), *chain.from_iterable(lanes)))
     return bytes(data)
 
 
