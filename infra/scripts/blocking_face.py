@@ -59,7 +59,7 @@ MODULES = (
                 "SimpleConsumer",
                 ("penstock.consumers.simple",),
                 "SimpleConsumerFace",
-                without="is_of handles_of settle_by",
+                without="is_of handles_of known_handle settle_by",
                 is_awaited=True,
             ),
             Face("BroadcastConsumer", ("penstock.consumers.broadcast",), "ConsumerFace", is_awaited=True),
