@@ -307,11 +307,14 @@ class ReceiveProcessor(QueueProcessor[ReceiveSchedule]):
     def _begin(self, writing: _Writing, ended: Callable[[_Writing], None], *, settles: bool) -> None:
         """Make the changes of a step by one write, and hear of its end, perhaps before this returns."""
         writing.ended = ended
-        self._dead_letters.give_up(writing.step.letters)
-        for waiting in writing.settlement.settling:
-            waiting.tried = UncertainWrite(writing.settlement.write, self.keeper.cell.ack_writes)
+        if writing.step.letters:
+            self._dead_letters.give_up(writing.step.letters)
+        if writing.settlement.settling:
+            tried = UncertainWrite(writing.settlement.write, self.keeper.cell.ack_writes)
+            for waiting in writing.settlement.settling:
+                waiting.tried = tried
         parts = [_Part(writing.settlement.apply, partial(self._told, writing, settles=True))] if settles else []
-        if not writing.step.is_empty:
+        if writing.step is not _NOTHING and not writing.step.is_empty:
             parts.append(_Part(writing.step.apply, partial(self._told, writing, settles=False)))
         writing.left = len(parts)
         if parts:
@@ -344,7 +347,7 @@ class ReceiveProcessor(QueueProcessor[ReceiveSchedule]):
             self._full_bytes = min(self._full_bytes, self.keeper.size_bytes)
             self.schedule = schedule = self._new_schedule(self.keeper.cell)
             self._fail(writing.asked, ())
-        else:
+        elif step is not _NOTHING:
             if not step.is_empty:
                 self._full_bytes = _FULL_BYTES
             self._carry_on(step)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from msgspec import Struct
+
 from ...coordinator.cells.requests import Request, Waiter
 from ...coordinator.queues.cell import MessageState, QueueCell
 from ...coordinator.queues.invisibility import Acknowledgement, ExpiredDelivery, Expiry, acknowledged_all, without_caught_up
@@ -55,18 +57,17 @@ class Settling(Request[QueueCell, None]):
         self.settle(None)
 
 
-@dataclass(slots=True)
-class QueueSettlement:
+class QueueSettlement(Struct, eq=False):
     """The change of the cell by all that settles since the last write, in order."""
 
     write: int
     settling: Sequence[Acknowledging | Settling]
     expire: Callable[[QueueCell], Expiry] | None = None
     """None: nothing is due."""
-    caught_up: set[int] = field(default_factory=set)
+    caught_up: set[int] = set()
     """Lanes without more messages, as the write's plan leaves them."""
     lapses: tuple[ExpiredDelivery, ...] = ()
-    refused: list[ExpiredDelivery] = field(default_factory=list)
+    refused: list[ExpiredDelivery] = []
     accepts: bool = False
     """Whether anything was carried out, at the last `apply`."""
     _base: QueueCell | None = None

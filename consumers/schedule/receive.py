@@ -44,8 +44,8 @@ class _Chunk:
 
     def taken(self) -> tuple[int, OffsetSet]:
         """The first offset left, and the filtered offsets before it."""
-        cut = self.messages[self.at].offset if len(self) else self.limit
-        if not self.filtered:
+        cut = self.messages[self.at].offset if self.at < len(self.messages) else self.limit
+        if not self.filtered.bits:
             return cut, self.filtered
         before = self.filtered.without_range(cut, self.limit)
         self.filtered = self.filtered.without(before)
@@ -210,7 +210,8 @@ class ReceiveSchedule:
         if self.is_calm:  # mostly there is nothing but fresh messages
             for one in given:
                 self._give_fresh(one, step)
-            self._pass_filtered(step)
+            if not (step.markers or step.tries):  # else they are passed already
+                self._pass_filtered(step)
             return step, [self._with_handles(one) for one in given]
         self.tracked.fall_due(now_ms)
         if self._earliest:
@@ -333,7 +334,8 @@ class ReceiveSchedule:
         while self._loaded:
             chunk = self._loaded[0]
             self.next_fresh, before = chunk.taken()
-            step.filtered = step.filtered.union(before)
+            if before.bits:
+                step.filtered = step.filtered.union(before)
             if chunk:
                 return
             self._loaded.popleft()

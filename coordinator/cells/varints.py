@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 
 from ...log.errors import DataDamaged
 from ...log.limits import NUMBER_MAX, TIME_MAX_MS
 
 HASH_MAX = 2**64 - 1
+_FIRST_BYTES = [bytes([bits | 0x80]) for bits in range(0x80)]
 
 
 def append_varint(data: bytearray, number: int) -> None:
@@ -23,6 +25,19 @@ def append_varints(data: bytearray, numbers: Iterable[int]) -> None:
             append(number & 0x7F | 0x80)
             number >>= 7
         append(number)  # raises for a negative one
+
+
+@lru_cache(maxsize=1 << 14)
+def varint(number: int) -> bytes:
+    """One number that is written again and again, as the hashes of message groups are."""
+    data = bytearray()
+    append_varints(data, (number,))
+    return bytes(data)
+
+
+def offset_varint(offset: int) -> bytes:
+    """An offset, which follows others: a hundred and more have all but the first byte in common."""
+    return _FIRST_BYTES[offset & 0x7F] + varint(offset >> 7) if offset > 0x7F else varint(offset)
 
 
 def append_bytes(data: bytearray, value: bytes) -> None:

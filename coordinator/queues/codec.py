@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from ...log.errors import DataDamaged, NewerFormatError
 from ...log.limits import NUMBER_MAX
 from ..cells.document import Codec
-from ..cells.varints import VarintReader, append_bytes, append_varint, append_varints
+from ..cells.varints import VarintReader, append_bytes, append_varint, append_varints, offset_varint, varint
 from .cell import ACKS_KEPT, DeadLetters, LogWitness, Marker, MessageState, QueueCell, Receive, Spill, Tries
 from .offsets import OffsetSet, SettledOffsets
 
@@ -304,9 +304,8 @@ def _newer(where: str, expected: str, observed: int) -> NewerFormatError:
 
 @lru_cache(maxsize=1 << 14)  # from write to write most markers stay as they are
 def _marker(group: int, marker: Marker) -> bytes:
-    data = bytearray()
-    append_varints(data, (marker.head, marker.limit - marker.head))
-    return group.to_bytes(_HASH_BYTES, "little") + data + _tries(marker.tries)
+    spans = offset_varint(marker.head) + varint(marker.limit - marker.head)
+    return group.to_bytes(_HASH_BYTES, "little") + spans + _tries(marker.tries)
 
 
 @lru_cache(maxsize=256)  # what is handed out together has the same

@@ -17,13 +17,12 @@ from msgspec import Struct
 
 from ...log.errors import CallError, DataDamaged, InvalidArgument, RetryError
 from ...log.limits import NUMBER_MAX
-from ..cells.varints import HASH_MAX, VarintReader, append_bytes, append_varint, append_varints
+from ..cells.varints import HASH_MAX, VarintReader, append_bytes, append_varint, offset_varint, varint
 
 _FORMAT = 1
 _SEAL_BYTES = 12
 _SEAL_PURPOSE = b"receipt handle"
 _CHECK_BYTES = 4
-_NO_LANE = b"\0"
 _URL_SAFE = bytes.maketrans(b"+/", b"-_")
 _CHARS_MAX = 1_024
 """Longer than any handle."""
@@ -94,10 +93,8 @@ class ReceiptHandle(Struct, frozen=True, kw_only=True, gc=False):
         """Sealed text of letters, digits, ``-`` and ``_``."""
         prefix, begun = _sealing(self.group, self.topic, self.queue, secret)
         lane, following = self.lane, self.following
-        rest = bytearray()
-        append_varints(rest, (self.offset, self.generation, self.attempt))
-        rest += _NO_LANE if lane is None else _lane_bytes(lane)
-        append_varints(rest, (0 if following is None else following - self.offset,))
+        rest = offset_varint(self.offset) + varint(self.generation) + varint(self.attempt)
+        rest += varint(0 if lane is None else lane + 1) + varint(0 if following is None else following - self.offset)
         seal = begun()
         seal.update(rest)
         data = prefix + rest + seal.digest()
@@ -129,13 +126,6 @@ def _sealing(group: str, topic: str, queue: int, secret: str) -> tuple[bytes, Ca
     append_bytes(data, topic.encode())
     append_varint(data, queue)
     return bytes(data), _seal(data, secret).copy
-
-
-@lru_cache(maxsize=1 << 14)  # of ten bytes, mostly the same ones again: the groups with messages
-def _lane_bytes(lane: int) -> bytes:
-    data = bytearray()
-    append_varint(data, lane + 1)
-    return bytes(data)
 
 
 @lru_cache(

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from msgspec import Struct
+
 from ...log.errors import UnknownOutcome
 from ...log.runtime.runtime import Runtime
 from ..cells.cells import Cells
@@ -16,8 +18,7 @@ from .codec import QUEUE_CELL
 from .receipt_handle import DeadLettersWait, ForeignReceipt, ReceiptOutdated, ReceiptRefused
 
 
-@dataclass(frozen=True, slots=True)
-class UncertainWrite:
+class UncertainWrite(Struct, frozen=True):
     """A write whose outcome is unknown."""
 
     write: int
