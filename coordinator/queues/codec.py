@@ -37,18 +37,23 @@ def encode_cell(cell: QueueCell) -> bytes:
     append_varints(data, (cell.step, cell.commands))
     data += cell.settled.encode()
     data += cell.granted.encode() if cell.granted.bits else _NO_OFFSETS
-    append_varints(data, (len(shared),))
+    counts = [len(shared), len(cell.markers)]  # numbers that follow one another are written together
+    if shared:
+        append_varints(data, (counts.pop(0),))
     for tries, offsets in shared.items():
         data += _tries(tries)
         data += (OffsetSet(offsets[0], 1) if len(offsets) == 1 else OffsetSet.of_offsets(offsets)).encode()
-    append_varints(data, (len(cell.markers),))
-    data += b"".join(map(_marker, cell.markers, cell.markers.values()))
+    if cell.markers:
+        append_varints(data, counts)
+        counts = []
+        data += b"".join(map(_marker, cell.markers, cell.markers.values()))
     letters = cell.dead_letters
-    counts = (len(sections),) if sections else ()
-    append_varints(data, (letters.next_sequence, len(letters.assigned), *letters.assigned, *counts))
+    counts += (letters.next_sequence, len(letters.assigned), *letters.assigned)
+    if sections:
+        counts.append(len(sections))
+    append_varints(data, counts)
     for number, section in sections.items():
-        append_varints(data, (number, len(section)))
-        data += section
+        data += varint(number) + varint(len(section)) + section
     return bytes(data)
 
 
