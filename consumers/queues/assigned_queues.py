@@ -117,9 +117,10 @@ class AssignedQueues(Generic[LifeT]):
         count = max(1, len(self.queues))
         messages, size = 0, 0.0
         for one in self.queues.values():
-            messages += one.schedule.in_memory
-            size += one.schedule.in_memory * one.bytes_per_message
-        own = life.schedule.in_memory
+            held = one.schedule.held
+            messages += held
+            size += held * one.bytes_per_message
+        own = life.schedule.held
         room = max(self._cache_messages // count - own, (self._cache_messages - messages) // 2, 1 if own == 0 else 0)
         room_bytes = max(self._cache_bytes / count - own * life.bytes_per_message, (self._cache_bytes - size) / 2)
         if room_bytes < life.bytes_per_message and own:

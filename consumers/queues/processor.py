@@ -125,6 +125,9 @@ class QueueProcessor(Generic[ScheduleT]):
         self.schedule = self._new_schedule(keeper.cell)
         self.bytes_per_message = 256.0
         self.starving = False
+        """Whether nothing is fetched for lack of room."""
+        self.cramped = False
+        """Whether it is the cell that has none, until more is settled."""
         self.ages, self.arrivals = MessageAges(), MessageAges()
         """Times of storing, and of arrival by the monotonic clock."""
         self._draining = False
@@ -317,14 +320,15 @@ class QueueProcessor(Generic[ScheduleT]):
         await self._woken.wait()
 
     def _wake_after(self, timeout_s: float) -> None:
-        """One alarm stands for many rests: it may go off too early, when something else was due, and never too late."""
-        loop = asyncio.get_running_loop()
-        at_s = loop.time() + timeout_s
+        self._wake_at(asyncio.get_running_loop().time() + timeout_s)
+
+    def _wake_at(self, at_s: float) -> None:
+        """One alarm, by the loop's time, stands for many rests: it may go off too early, when something else was due, and never too late."""
         if self._alarm is not None:
             if self._alarm.when() <= at_s:
                 return
             self._alarm.cancel()
-        self._alarm = loop.call_at(at_s, self._ring)
+        self._alarm = asyncio.get_running_loop().call_at(at_s, self._ring)
 
     def _ring(self) -> None:
         self._alarm = None
@@ -444,9 +448,11 @@ class QueueProcessor(Generic[ScheduleT]):
             self._anew.clear()
             schedule, start = self.schedule, self.schedule.next_load
             rows_max, bytes_max = self._around.room(self)
-            rows_max = min(rows_max, schedule.room(self.keeper.cell), _FETCH_ROWS_MAX)
+            cell_rows = schedule.room(self.keeper.cell)
+            self.cramped = cell_rows < rows_max
+            rows_max = min(rows_max, cell_rows, _FETCH_ROWS_MAX)
             nothing = rows_max <= 0 or self._draining
-            if nothing or (rows_max < schedule.in_memory // _SMALL and waited_s < _ROOM_WAITS_S):
+            if nothing or (rows_max < schedule.held // _SMALL and waited_s < _ROOM_WAITS_S):
                 self.starving = True
                 await (self._room.wait() if nothing else asyncio.sleep(wait_s))
                 self.starving = False

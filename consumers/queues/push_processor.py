@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ...coordinator.cells.requests import Request
 from ...coordinator.queues.cell import QueueCell
 from ..limits import QueueMode
 from ..schedule.lanes import LaneRun
@@ -29,6 +30,8 @@ _ALONE_MAX_S = 900.0
 _ALONE_AGAIN_S = 30.0
 """The least time for others between tries."""
 _ACKS_GATHER_S = 0.02
+_ABOUT_S = 0.001
+"""The time by which an alarm may go off too early, as timers round."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +49,7 @@ class PushProcessor(QueueProcessor[PushSchedule]):
     _around: PushContext
     _solo_s = -math.inf
     _patience_s = _ALONE_S
+    _gathers_until_s: float | None = None
 
     def _new_schedule(self, cell: QueueCell) -> PushSchedule:
         return PushSchedule(
@@ -164,9 +168,8 @@ class PushProcessor(QueueProcessor[PushSchedule]):
                 await self._step(QueueMode.QUIET)
             elif self.schedule.wants_solo(now_ms) and self._may_run_alone():
                 await self._run_alone()
-            elif self.schedule.has_reports and not self.starving and not self.schedule.is_urgent(now_ms, self.keeper.cell):
-                await asyncio.sleep(_ACKS_GATHER_S)
-                await self._step(QueueMode.USUAL)
+            elif self._gathers(now_ms):
+                pass
             else:
                 suspects_waited = self.schedule.suspects_wait
                 await self._step(QueueMode.USUAL)
@@ -174,6 +177,21 @@ class PushProcessor(QueueProcessor[PushSchedule]):
                     self._woken.set()  # there was room in this step, and no report of a run will wake the loop
             self._around.freed()
             await self._rest()
+
+    def _gathers(self, now_ms: int) -> bool:
+        """Whether successes alone wait for more of them, or for a fetch in the room that they leave, to be written with its grant."""
+        waits = self.schedule.has_reports and not (self.starving and self.cramped)
+        if not waits or self.schedule.is_urgent(now_ms, self.keeper.cell):
+            self._gathers_until_s = None
+            return False
+        now_s = asyncio.get_running_loop().time()
+        if self._gathers_until_s is None:
+            self._gathers_until_s = now_s + _ACKS_GATHER_S
+        if now_s > self._gathers_until_s - _ABOUT_S:
+            self._gathers_until_s = None
+            return False
+        self._wake_at(self._gathers_until_s)
+        return True
 
     async def _step(self, mode: QueueMode) -> bool:
         """Plan, write and run. Returns whether there was nothing to write."""
@@ -195,7 +213,9 @@ class PushProcessor(QueueProcessor[PushSchedule]):
         self._dead_letters.give_up(step.letters)
         try:
             if not step.is_empty:
-                await self.keeper.change(step.apply)
+                write = Request[QueueCell, QueueCell](step.apply)
+                self.keeper.carry_out(write)
+                await write.done
                 self._counters.cell_writes.add()
         except BaseException:
             for run in step.runs:

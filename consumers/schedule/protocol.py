@@ -23,6 +23,12 @@ class QueueSchedule(Protocol):
     def tracked(self) -> TrackedMessages: ...
 
     in_memory: int
+
+    @property
+    def held(self) -> int:
+        """The messages in memory for which there must be room."""
+        ...
+
     next_load: int
     next_fresh: int
 

@@ -84,6 +84,12 @@ class PushSchedule:
 
     # --- What is wanted ---------------------------------------------------------------------------------------------------------
 
+    @property
+    def held(self) -> int:
+        """The messages in memory that are not known to be done, so that others are fetched before the write that settles these."""
+        done = sum([run.done - run.taken for run in self._reported if run.lane.marker is None]) if self._reported else 0
+        return max(0, self.in_memory - done)
+
     def room(self, cell: QueueCell) -> int:
         """Fresh messages for which window and cell have room."""
         tracked = len(self.blocked) + len(self.tracked) + len(cell.dead_letters.assigned)

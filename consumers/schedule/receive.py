@@ -175,6 +175,10 @@ class ReceiveSchedule:
 
     # --- What is wanted ---------------------------------------------------------------------------------------------------------
 
+    @property
+    def held(self) -> int:
+        return self.in_memory
+
     def room(self, cell: QueueCell) -> int:
         """The fresh messages that may be fetched."""
         return 0 if self.tracked.suspects else max(0, self._limits.window - self.in_memory)

@@ -1,11 +1,15 @@
-"""Handlers so quick that all message groups share one lane."""
+"""Handlers so quick that all message groups share one lane, and that grants and successes share a write."""
 
 from __future__ import annotations
 
 import math
 
+import penstock
+from penstock.consumers import MemoryMetrics
 from penstock.consumers.limits import QueueLimits
 from penstock.consumers.schedule.pace import HandlerPace
+from penstock.consumers.statistics import CELL_WRITES
+from tests.consumers.heard import Heard, fill, until_settled
 from tests.consumers.test_shared_lanes import Queue, begin, end, offsets
 
 
@@ -79,3 +83,30 @@ def test_who_was_expected_to_be_quick_and_is_not_holds_nobody_up() -> None:
     assert queue.schedule.spread(0.0) == ([], 0)
     runs, taken_back = queue.schedule.spread(0.5)
     assert (offsets(runs), taken_back) == ([[3], [4]], 3)
+
+
+def test_done_messages_make_room_before_they_are_settled() -> None:
+    queue = quick("abcabc", took_s=0.0001)
+    queue.load(4)
+    _, (run,) = queue.plan()
+    assert queue.schedule.held == 4
+    begin(run, 3)
+    assert queue.schedule.held == 4, "nobody was told"
+    queue.schedule.report(run)
+    assert (queue.schedule.held, queue.schedule.in_memory) == (2, 4)
+    queue.load(6)
+    assert queue.schedule.held == 4
+    queue.plan()
+    assert (queue.schedule.held, queue.schedule.in_memory) == (4, 4)
+
+
+def test_a_write_settles_the_last_fetch_and_grants_the_next(lake: penstock.Lake) -> None:
+    """With memory for one fetch; until then each took two writes."""
+    fill(lake, "abcd" * 100)
+    metrics, heard = MemoryMetrics(), Heard()
+    with lake.push_consumer("orders", group="billing", listener=heard, cache_messages=10, metrics=metrics):
+        heard.until_done(400)
+        until_settled(lake)
+    writes = metrics.value(CELL_WRITES, topic="orders", consumer_group="billing")
+    assert writes is not None
+    assert writes < 60, "of 40 fetches"
