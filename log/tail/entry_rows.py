@@ -18,7 +18,7 @@ from ..format.header import Batch, Header
 from ..format.sealed import PARQUET_ERRORS, check_seal, checked_rows, read_rows, read_stored
 from ..format.stored_json import shown
 from ..limits import TIME_MAX_MS, TIME_MIN_US
-from ..message.columns import joined, value_type, with_value
+from ..message.columns import fits_file, joined, value_type, with_value
 from ..message.message import LOG_SCHEMA, MESSAGE_SCHEMA, VALUE
 from ..paths import TopicPaths
 from ..runtime.runtime import Runtime
@@ -162,11 +162,14 @@ def decode_together(paths: TopicPaths, entries: Sequence[tuple[FoldedEntry, byte
             runs = runs_of(folded, queues=wanted)
             if folded.state.schema is not None or any(run.key is not None for run in runs):
                 return None
-            rows = read_stored(data, where=paths.entry(folded.number), schema=LOG_SCHEMA)
+            rows = read_stored(data, where=paths.log)
             slices += [rows.slice(run.first_row, run.count) for run in runs]
             offsets += [np.arange(run.first_offset, run.first_offset + run.count) for run in runs]
             counts.append(sum(run.count for run in runs))
-        table = checked_rows(pa.concat_tables(slices).combine_chunks(), where=paths.log, schema=LOG_SCHEMA)
+        rows = pa.concat_tables(slices).combine_chunks()
+        if not fits_file(rows.schema, LOG_SCHEMA):
+            return None
+        table = checked_rows(rows, where=paths.log, schema=LOG_SCHEMA)
         _check_messages(table, paths.log)
     except (DataDamaged, *PARQUET_ERRORS):
         return None  # of which entry, its own decoding tells
