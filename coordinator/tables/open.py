@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, TypeAlias
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
@@ -202,11 +203,19 @@ def _seconds(value: str | None) -> float:
     return seconds
 
 
+@cache
+def _service_data(path: str | None) -> object:
+    """Reads what botocore knows of services, once a process: a session of its own takes a tenth of a second for it."""
+    from botocore.loaders import create_loader
+
+    return create_loader(path)
+
+
 def _open_dynamodb(place: InDynamoDB, runtime: Runtime, options: Mapping[str, str]) -> DynamoDBTable:
     try:
-        from boto3.session import Session
         from botocore.config import Config
         from botocore.exceptions import BotoCoreError
+        from botocore.session import Session, get_session
     except ImportError as error:
         raise MissingDependency(
             "cells in DynamoDB need boto3",
@@ -222,7 +231,7 @@ def _open_dynamodb(place: InDynamoDB, runtime: Runtime, options: Mapping[str, st
         raise InvalidArgument("a coordination table has no such option", observed=name, expected=", ".join(_SECRETS))
 
     def client(session: Session, attempts: int) -> DynamoDBClient:
-        made: DynamoDBClient = session.client(
+        made: DynamoDBClient = session.create_client(
             "dynamodb",
             region_name=place.region or os.environ.get("AWS_REGION"),
             endpoint_url=place.endpoint,
@@ -238,7 +247,8 @@ def _open_dynamodb(place: InDynamoDB, runtime: Runtime, options: Mapping[str, st
         return made
 
     def clients() -> tuple[DynamoDBClient, DynamoDBClient]:
-        session = Session()  # a separate one: boto3's common one is not safe between threads, and knows old credentials
+        session = get_session()  # a separate one: one is not safe between threads, and knows old credentials
+        session.register_component("data_loader", _service_data(session.get_config_variable("data_path")))
         return client(session, _READ_ATTEMPTS), client(session, 1)
 
     try:
