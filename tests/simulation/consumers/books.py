@@ -45,6 +45,8 @@ class Queue:
     stands: dict[int, Standing] = field(default_factory=dict)
     before_reset: dict[int, Standing] = field(default_factory=dict)
     """How the messages stood when the last generation ended, if its owner still is the owner."""
+    generation_before: int = 0
+    """That generation, between which and the cell's there may be orders that were never carried out here."""
     positions: dict[int, int] = field(default_factory=dict)
     """By generation."""
     starts: Counter[tuple[int, int]] = field(default_factory=Counter)

@@ -229,7 +229,7 @@ class _Judge:
         stands, generation = queue.stands[offset], cell.generation
         if not stands.in_flight and (before := queue.before_reset.get(offset)) is not None and before.in_flight:
             self._counts["start: of the generation before a reset"] += 1
-            stands, generation = before, generation - 1
+            stands, generation = before, queue.generation_before
         if not stands.in_flight:
             self._blame("C7", f"{name_of(started)} starts at offset {offset}, which is not in flight: {stands}")
         if offset < queue.positions.get(generation, 0):
@@ -357,6 +357,7 @@ class _Judge:
         if before is None or cell.generation != before.generation:
             self._counts["reset"] += before is not None
             queue.before_reset = old if before is not None and before.epoch == cell.epoch else {}
+            queue.generation_before = before.generation if before is not None else 0
             position = queue.positions.get(cell.generation, 0)
             old = {offset: Standing(Where.DONE if offset < position else Where.FRESH) for offset in queue.places}
         elif before.epoch != cell.epoch:

@@ -337,6 +337,14 @@ def test_after_a_reset_all_from_the_position_on_is_done_again_and_nothing_before
     assert any("before position 1" in one for one in judge(forged(*told)))
 
 
+def test_of_two_resets_that_a_cell_carries_out_at_once_the_first_is_no_generation_of_it() -> None:
+    """An owner that does not know yet that its write is done starts what it had before both."""
+    reset = GRANTED.reset_to(0, 2)
+    granted = reset.with_granted(BOTH)
+    told = [*GOOD[:2], Positioned(0, LINE, 1, 1), Positioned(0, LINE, 2, 0), wrote(reset), start(1, 0), end(1), wrote(granted)]
+    assert judge(forged(*told, start(5, 0), end(5), start(6, 1), end(6), wrote(granted.with_settled(BOTH)))) == []
+
+
 def test_a_generation_is_somebodys_order() -> None:
     assert any("nobody's order" in one for one in judge(forged(*GOOD[:7], wrote(TAKEN.reset_to(0, 1)))))
 
