@@ -83,14 +83,25 @@ def apply_change(nets: dict[Key, NetChange], row: RowChange) -> None:
         for of_row, net in nets.items():
             nets[of_row] = truncated(net, position, before_it=True)
         return
-    origin = None if former is None else nets.get(former)
-    if former is not None and (gone := remove(origin, len(values), position, place)) is not None:
+    if op != "d":
+        apply_upsert(nets, key, values, position, place, former)
+        return
+    if former is not None and (gone := remove(nets.get(former), len(values), position, place)) is not None:
         nets[former] = gone
-    before = nets.get(key)
-    if op == "d":
-        after = remove(before, len(values), position, place)
+    if (after := remove(nets.get(key), len(values), position, place)) is not None:
+        nets[key] = after
+
+
+def apply_upsert(
+    nets: dict[Key, NetChange], key: Key, values: tuple[Any, ...], position: int | None, place: Place, former: Key | None
+) -> None:
+    if former is None:
+        after = put(nets.get(key), values, position, place)
     else:
-        after = put(before, values, position, place) if former is None else move(origin, former, before, values, position, place)
+        origin = nets.get(former)
+        if (gone := remove(origin, len(values), position, place)) is not None:
+            nets[former] = gone
+        after = move(origin, former, nets.get(key), values, position, place)
     if after is not None:
         nets[key] = after
 

@@ -116,8 +116,11 @@ class Fold:
         return change.op == "m" or plan.truncates == "ignore"
 
     def _is_passed(self, plan: TablePlan, place: Place) -> bool:
-        refused = self._folded.refused
-        if _is_applied(plan.target, place) or (refused and place[0] in refused.get(plan.source, ())):
+        target, refused = plan.target, self._folded.refused
+        # `_is_applied` of every event, without its call.
+        if target is not None and (target.stopped or place[1] < target.progress.offsets.get(place[0], 0)):
+            return True
+        if refused and place[0] in refused.get(plan.source, ()):
             return True
         if not plan.blocked_from or (first := plan.blocked_from.get(place[0])) is None or place[1] < first.place[1]:
             return False

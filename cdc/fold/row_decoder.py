@@ -70,12 +70,17 @@ class RowDecoder:
         if outdated or change.op == "d":
             key = self._key_of(change)
             return RowChange("d", key, self._no_values, position, place, self._former_key(change, key))
+        key, values, former = self.upsert(change)
+        return RowChange(change.op, key, values, position, place, former)
+
+    def upsert(self, change: ChangeEvent) -> tuple[Key, tuple[Any, ...], Key | None]:
+        """The key, the values and, if it was another, the former key. Raises `UnfitValue`."""
         values = self.values(change.row, change.schema_of_row, modes=change.modes, exact=change.says_unsent)
         key = self._key_in(values)
         if None in key or KEEP in key:
             key = self._key_of(change)
             values = _with_key(values, self.key_places, key)
-        return RowChange(change.op, key, values, position, place, None if change.before is None else self._former_key(change, key))
+        return key, values, None if change.before is None else self._former_key(change, key)
 
     def _key_of(self, change: ChangeEvent) -> Key:
         if change.key and self.key_names <= change.key.keys():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from ..changes import ALWAYS, NEVER, Key, NetChange, Place, RowChange, apply_change
+from ..changes import ALWAYS, NEVER, Key, NetChange, Place, RowChange, apply_change, apply_upsert
 from ..choice.columns import DisallowedEvent
 from ..events.conversion import UnfitValue, check_names
 from ..events.debezium import ChangeEvent
@@ -62,6 +62,13 @@ class TableFold:
         at_us = _changed_at(change, stored_us) if self.target.history else stored_us
         if not outdated and change.op not in "dt" and not self.decoder.names.issuperset(change.row):
             self._observe(change, place)
+        if not outdated and change.op not in "dt" and not self.target.history:
+            # As below, without a `RowChange` for each of the most frequent events.
+            key, values, former = self.decoder.upsert(change)
+            self._advance(queue, position, change.origin)
+            self.count += 1
+            apply_upsert(self.nets[queue], key, values, position, place, former)
+            return True
         row = self.decoder.row_change(change, position, place, outdated=outdated)
         self._advance(queue, position, change.origin)
         self.count += 1
