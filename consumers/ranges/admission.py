@@ -70,6 +70,37 @@ def admitted(available: Ranges, *, rows_max: int | None, bytes_max: int | None, 
     return ends
 
 
+def in_whole_groups(
+    available: Ranges,
+    ends: Mapping[int, int],
+    groups: Mapping[int, tuple[int, int]],
+    *,
+    rows_max: int | None,
+    bytes_max: int | None,
+    sizes: RowSizes,
+) -> dict[int, int]:
+    """The ends moved within the limits, so that at most one of ``groups`` is divided: the two triggers that share one decode it twice.
+
+    ``groups``: the first offset and the one behind the last of the row group in which a queue's end lies. The queues with the most behind their ends
+    get theirs whole; every queue keeps the row groups before it.
+    """
+    divided = {queue: group for queue, group in groups.items() if available[queue][0] < group[0] < ends[queue] < group[1]}
+    moved = {**ends, **{queue: first for queue, (first, _) in divided.items()}}
+    taken = {queue: (start, moved[queue]) for queue, (start, _) in available.items()}
+    rows_left = None if rows_max is None else rows_max - sum(end - start for start, end in taken.values())
+    bytes_left = None if bytes_max is None else bytes_max - sum(sizes.bytes_of(queue, *range_) for queue, range_ in taken.items())
+    for queue in sorted(divided, key=lambda queue: (ends[queue] - available[queue][1], queue)):
+        first, limit = divided[queue][0], min(divided[queue][1], available[queue][1])
+        end = limit if rows_left is None else min(limit, first + rows_left)
+        if bytes_left is not None:
+            end = sizes.offset_after(queue, first, end, bytes_left)
+            bytes_left -= sizes.bytes_of(queue, first, end)
+        if rows_left is not None:
+            rows_left -= end - first
+        moved[queue] = end
+    return moved
+
+
 def _shares(wanted: Mapping[int, int], total: int) -> dict[int, int]:
     """``total`` divided evenly, no share above the wanted; the remainder goes to the largest."""
     shares: dict[int, int] = {}

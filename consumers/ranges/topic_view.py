@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from ...coordinator.lakes import LakePlace, OpenLake, lakes
-from ...log.errors import InvalidArgument, TopicDeleted
+from ...log.errors import DataDamaged, ForeignObject, InvalidArgument, TopicDeleted
 from ...log.read.merged_rows import MergedRows
 from ...log.read.reader import Reader
+from ...log.stores.protocol import ObjectMissing
 from ...log.table.delta.scan import files_between
+from ...log.table.delta.segment_reader import SegmentReader
+from ...log.table.delta.segments import TableFile
 from ...log.table.delta.snapshot import Snapshot
 from ...log.topic.topics import Topic
 from .admission import ROW_BYTES_GUESSED, OffsetRun, Ranges, RowSizes
@@ -18,6 +22,9 @@ from .planned_columns import PlannedSchema, planned_schema
 
 _NEWEST_FILES = 4
 """The newest files of each queue by which unpublished rows' size is guessed."""
+_SHARE_ROWS_MIN = 8 * 1024
+"""Fewer rows of a queue are less than a row group."""
+_FOOTERS_KEPT = 1024
 
 
 class TopicView:
@@ -29,6 +36,8 @@ class TopicView:
         self._topic: Topic | None = None
         self._rows: MergedRows | None = None
         self._snapshot = Snapshot("")
+        self._groups: dict[str, list[tuple[int, int]]] = {}
+        """The row groups of files in which triggers ended."""
 
     @property
     def opened(self) -> OpenLake:
@@ -52,6 +61,44 @@ class TopicView:
         newest = [file for queue in ranges for file in self._snapshot.files.get(queue, ())[-_NEWEST_FILES:]]
         rows = sum(file.rows for file in newest)
         return RowSizes(pieces, sum(file.size_bytes for file in newest) / rows if rows else ROW_BYTES_GUESSED)
+
+    def groups_at(self, available: Ranges, ends: Mapping[int, int]) -> dict[int, tuple[int, int]]:
+        """The row groups of the table that these ends divide: their first offset and the one behind their last, by queue.
+
+        Reads a footer for each file in which an end lies; shares of a few rows and files that cannot be read are left out.
+        """
+        divided: dict[int, TableFile] = {}
+        for queue, (start, limit) in available.items():
+            if start + _SHARE_ROWS_MIN <= (end := ends[queue]) < limit:
+                for file in files_between(self._snapshot, queue, end - 1, end + 1):
+                    if file.first_offset < end < file.limit_offset:
+                        divided[queue] = file
+        unknown = {file.path: file for file in divided.values() if file.path not in self._groups}
+        if unknown:
+            if len(self._groups) + len(unknown) > _FOOTERS_KEPT:
+                self._groups.clear()
+            self._groups |= self.opened.run(lambda: self._row_groups(list(unknown.values())))
+        found: dict[int, tuple[int, int]] = {}
+        for queue, file in divided.items():
+            for first, limit in self._groups.get(file.path, ()):
+                if first < ends[queue] < limit:
+                    found[queue] = first, limit
+        return found
+
+    async def _row_groups(self, files: Sequence[TableFile]) -> dict[str, list[tuple[int, int]]]:
+        topic = self._topic
+        assert topic is not None, "refresh comes first"
+        root = topic.paths.table(self._snapshot.folder)
+
+        async def groups_of(file: TableFile) -> list[tuple[int, int]]:
+            try:
+                reader = await SegmentReader(topic.store, root, file).open()
+                bounds = [reader.bounds(group, "offset") for group in range(reader.row_groups)]
+            except (DataDamaged, ForeignObject, ObjectMissing):
+                return []  # the task that reads it tells
+            return [(first, last + 1) for first, last in bounds]
+
+        return dict(zip([file.path for file in files], await asyncio.gather(*map(groups_of, files)), strict=True))
 
     def resolve(self, places: QueuePositions, standing: TopicSnapshot, *, fail_on_data_loss: bool) -> ResumePosition:
         """The offsets of these places, as of ``standing``. Raises `OffsetOutOfRange`, and `InvalidArgument` for an unknown queue."""

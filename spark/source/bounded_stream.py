@@ -12,7 +12,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from ...consumers.ranges.admission import admitted
+from ...consumers.ranges.admission import admitted, in_whole_groups
 from ...consumers.ranges.offsets import QueuePositions, StreamOffset, continued
 from ..errors import CleanTraceback
 from .options import SparkSourceOptions
@@ -52,12 +52,12 @@ class StreamReader(TopicStream, SupportsTriggerAvailableNow):
         end = (self._cap or standing.end).queues
         available = {queue: (first, max(first, end[queue])) for queue, first in moved.queues.items()}
         unlimited = isinstance(limit, ReadAllAvailable)
-        ends = admitted(
-            available,
-            rows_max=None if unlimited else self._options.max_offsets_per_trigger,
-            bytes_max=None if unlimited else self._options.max_bytes_per_trigger,
-            sizes=self._view.sizes(available),
-        )
+        rows_max = None if unlimited else self._options.max_offsets_per_trigger
+        bytes_max = None if unlimited else self._options.max_bytes_per_trigger
+        sizes = self._view.sizes(available)
+        ends = admitted(available, rows_max=rows_max, bytes_max=bytes_max, sizes=sizes)
+        if groups := self._view.groups_at(available, ends):
+            ends = in_whole_groups(available, ends, groups, rows_max=rows_max, bytes_max=bytes_max, sizes=sizes)
         if all(ends[queue] == first for queue, (first, _) in available.items()):
             return start
         return StreamOffset(standing.life, ends).to_json()

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.consumers.ranges.admission import OffsetRun, RowSizes, admitted, packed
+from penstock.consumers.ranges.admission import OffsetRun, RowSizes, admitted, in_whole_groups, packed
 
 NOTHING_KNOWN = RowSizes({}, row_bytes=100)
 AVAILABLE = st.dictionaries(
@@ -34,6 +34,43 @@ def test_bytes_limit_by_what_the_files_of_the_table_say() -> None:
 
 def test_a_row_larger_than_the_limit_is_taken_alone() -> None:
     assert admitted({0: (7, 9), 1: (3, 8)}, rows_max=None, bytes_max=10, sizes=NOTHING_KNOWN) == {0: 7, 1: 4}
+
+
+def test_at_most_one_row_group_is_divided_and_the_queue_furthest_behind_gets_its_own_whole() -> None:
+    available, groups = {0: (0, 200), 1: (0, 300), 2: (0, 20)}, {0: (60, 120), 1: (60, 120)}
+    ends = admitted(available, rows_max=220, bytes_max=None, sizes=NOTHING_KNOWN)
+    assert ends == {0: 100, 1: 100, 2: 20}
+    moved = in_whole_groups(available, ends, groups, rows_max=220, bytes_max=None, sizes=NOTHING_KNOWN)
+    assert moved == {0: 80, 1: 120, 2: 20}
+    moved = in_whole_groups(available, ends, groups, rows_max=None, bytes_max=22_000, sizes=NOTHING_KNOWN)
+    assert moved == {0: 80, 1: 120, 2: 20}
+
+
+def test_a_queue_that_begins_in_the_row_group_keeps_its_share() -> None:
+    available, groups = {0: (10, 200), 1: (0, 200), 2: (0, 200)}, {0: (5, 65), 1: (0, 60), 2: (30, 90)}
+    ends = {0: 50, 1: 40, 2: 40}
+    moved = in_whole_groups(available, ends, groups, rows_max=120, bytes_max=None, sizes=NOTHING_KNOWN)
+    assert moved == {0: 50, 1: 40, 2: 40}
+
+
+@given(AVAILABLE, st.integers(1, 10**6), st.none() | st.integers(1, 10**8), st.integers(1, 10**5))
+def test_whole_row_groups_stay_within_the_limits(
+    available: dict[int, tuple[int, int]], rows_max: int, bytes_max: int | None, group_rows: int
+) -> None:
+    limits = {"rows_max": rows_max, "bytes_max": bytes_max}
+    ends = admitted(available, **limits, sizes=NOTHING_KNOWN)
+    groups = {queue: (end // group_rows * group_rows, (end // group_rows + 1) * group_rows) for queue, end in ends.items()}
+    moved = in_whole_groups(available, ends, groups, **limits, sizes=NOTHING_KNOWN)
+    assert all(start <= moved[queue] <= limit for queue, (start, limit) in available.items())
+    assert all(moved[queue] > start for queue, (start, _) in available.items() if ends[queue] > start)
+    before, after = (sum(at[queue] - start for queue, (start, _) in available.items()) for at in (ends, moved))
+    assert after <= before if bytes_max is None else after <= rows_max and (before <= 1 or after * 100 <= bytes_max)
+    divided = [
+        queue
+        for queue, (start, limit) in available.items()
+        if start < groups[queue][0] < moved[queue] < min(limit, groups[queue][1])
+    ]
+    assert len(divided) <= 1
 
 
 @given(AVAILABLE, st.none() | st.integers(1, 10**6), st.none() | st.integers(1, 10**8))

@@ -14,7 +14,17 @@ import pytest
 
 from penstock.coordinator import GroupInUse
 from penstock.coordinator.lakes import lakes
-from penstock.log import MESSAGE_SCHEMA, OffsetOutOfRange, RetryError, StoreUnavailable, TopicDeleted, TopicNotFound
+from penstock.log import (
+    MESSAGE_SCHEMA,
+    DataDamaged,
+    Message,
+    OffsetOutOfRange,
+    RetryError,
+    StoreUnavailable,
+    TopicDeleted,
+    TopicNotFound,
+)
+from penstock.log.format.sealed import ROW_GROUP_ROWS
 from penstock.spark.versions import STREAM_LIMITS
 from tests.spark.needs import lacking
 from tests.spark.source.topics import TopicFolder, topic_folder
@@ -76,6 +86,37 @@ def test_every_row_comes_once_and_each_queue_in_order_through_table_and_log(topi
         assert [offset for number, offset in seen if number == queue] == list(range(earliest, following))
         assert end[str(queue)] == following
     assert reader.reportLatestOffset() == end
+
+
+def test_a_limited_trigger_divides_one_row_group_of_the_table_at_most(topic: TopicFolder) -> None:
+    count = 4 * 80_000
+    with topic.lake.producer(topic.name) as producer:
+        groups = pa.array([f"user-{number % 400}" for number in range(count)])
+        producer.send_batch(pa.table({"body": pa.array([b"body"] * count), "message_group": groups}))
+    topic.publish()
+    reader = stream(topic, maxOffsetsPerTrigger=str(280_000), columns="queue,offset")
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, reader.getDefaultReadLimit())
+    taken, stored = {queue: end[str(queue)] for queue in range(4)}, {queue: at for queue, (_, at) in topic.offsets().items()}
+    assert sum(taken.values()) == 280_000
+    assert len([queue for queue, at in taken.items() if at not in (ROW_GROUP_ROWS, stored[queue])]) == 1
+    again = reader.latestOffset(end, reader.getDefaultReadLimit())
+    assert {queue: again[str(queue)] for queue in range(4)} == stored
+    assert len(rows(reader, start, end)) + len(rows(reader, end, again)) == count
+
+
+def test_a_file_that_cannot_be_read_fails_its_task_and_not_the_planning(topic: TopicFolder) -> None:
+    with topic.lake.producer(topic.name) as producer:
+        producer.send_batch([Message(b"body", message_group="one")] * 20_000)
+    topic.publish()
+    for file in Path(topic.url).glob(f"topics/{topic.name}/table/queue=*/*.parquet"):
+        file.write_bytes(file.read_bytes()[:-1])
+    reader = stream(topic, maxOffsetsPerTrigger=str(10_000))
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, reader.getDefaultReadLimit())
+    assert sum(end[str(queue)] - start[str(queue)] for queue in range(4)) == 10_000
+    with pytest.raises(DataDamaged):
+        rows(reader, start, end)
 
 
 def test_a_restarted_query_goes_on_at_the_exact_offset(topic: TopicFolder) -> None:
