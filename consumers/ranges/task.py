@@ -51,7 +51,7 @@ def read(task: ReadTask) -> Generator[pa.RecordBatch, None, None]:
     unreadable ones (unless to be skipped), and `TopicDeleted`.
     """
     opened = lakes.open(task.place)
-    source = _gathered(_rows(opened, task))
+    source = _ahead(_gathered(_rows(opened, task)))
     try:
         while True:
             try:
@@ -121,6 +121,19 @@ async def _topic(opened: OpenLake, task: ReadTask) -> Topic:
             observed=f"that of entry {topic.life}",
         )
     return topic
+
+
+async def _ahead(source: AsyncGenerator[pa.RecordBatch, None]) -> AsyncGenerator[pa.RecordBatch, None]:
+    """Read the next batch while the caller has the last."""
+    async with aclosing(source):
+        following = asyncio.ensure_future(anext(source, None))
+        try:
+            while (batch := await following) is not None:
+                following = asyncio.ensure_future(anext(source, None))
+                yield batch
+        finally:
+            following.cancel()
+            await asyncio.gather(following, return_exceptions=True)
 
 
 async def _gathered(source: AsyncGenerator[pa.RecordBatch, None]) -> AsyncGenerator[pa.RecordBatch, None]:
