@@ -139,8 +139,8 @@ class NamedReceives:
         attempt = receive.attempt
         asked = set(self._handed.get(attempt, ()))
         asked.update(queue for queue, processor in self._queues.items() if attempt in processor.inherited)
-        for queue in sorted(asked & self._queues.keys()):
-            await self._queues[queue].drain_attempt(attempt)
+        for processor in [self._queues[queue] for queue in sorted(asked & self._queues.keys())]:  # any may leave meanwhile
+            await processor.drain_attempt(attempt)
         found = await self._found(sorted(asked), lambda one: one.attempt == attempt)
         messages = [message for one in found for message in await self._read(one.queue, one.cell, one.out)]
         return messages, max((due_ms for one in found for due_ms in one.out.dues_ms()), default=0)
