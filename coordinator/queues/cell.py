@@ -323,6 +323,9 @@ class QueueCell(Struct, frozen=True, kw_only=True):
     def with_transaction(self, transaction: str) -> QueueCell:
         return replace(self, transactions=self.transactions | {transaction})
 
+    def without_markers(self, groups: Iterable[int]) -> QueueCell:
+        return replace(self, markers=_without(self.markers, groups))
+
     def without_transactions(self, noted: Iterable[str]) -> QueueCell:
         """The transactions are noted elsewhere. The same cell if it has none."""
         left = self.transactions.difference(noted)

@@ -256,12 +256,7 @@ def without_caught_up(cell: QueueCell, lanes: Iterable[int]) -> QueueCell:
         for lane in lanes
         if (one := found(lane)) is not None and one.head >= one.limit and one.tries.state is MessageState.WAITING
     ]
-    if not gone:
-        return cell
-    left = dict(cell.markers)
-    for lane in gone:
-        del left[lane]
-    return replace(cell, markers=left)
+    return cell.without_markers(gone) if gone else cell
 
 
 def _behind_head(marker: Marker, handle: ReceiptHandle) -> Marker:

@@ -17,7 +17,7 @@ from penstock.coordinator.queues.keeper import CellRequest
 from penstock.coordinator.queues.receipt_handle import AlreadySettled, ForeignReceipt, ReceiptExpired, ReceiptHandle
 from penstock.log import Message, MessageView
 from penstock.log.errors import InvalidArgument, PenstockError
-from tests.consumers.receiving import AT_ONCE, NOW, TEN, Scene, attempts, bodies
+from tests.consumers.receiving import AT_ONCE, NOW, TEN, Member, Scene, attempts, bodies
 from tests.playing import played_on
 
 ORDERS = ["ORDERLY", "CONCURRENT"]
@@ -324,14 +324,20 @@ async def test_a_reset_fences_what_is_out(scene: Scene, order: str) -> None:
 # --- Work that is done together ---------------------------------------------------------------------------------------------------------
 
 
+async def handles_by_group(member: Member) -> dict[str | None, str]:
+    """The handles of a message of each of three groups."""
+    handles: dict[str | None, str] = {}
+    while len(handles) < 3:  # a receive gives what is there
+        handles |= {message.message_group: message.receipt_handle for message in await member.receive()}
+    return handles
+
+
 @played_on(Scene, queues=2)
 async def test_each_of_several_acknowledgements_has_an_end_of_its_own(scene: Scene) -> None:
     one = scene.member()
     await one.consume()
     await one.send("a1", "b1", "c1")
-    handles: dict[str | None, str] = {}
-    while len(handles) < 3:  # a receive gives what is there
-        handles |= {message.message_group: message.receipt_handle for message in await one.receive()}
+    handles = await handles_by_group(one)
     await one.ack(handles["b"])
     stranger = ReceiptHandle(group="another", topic="orders", queue=0, offset=0, generation=0, attempt=1).encode("ab" * 16)
     asked = [handles["a"], "no handle", stranger, handles["b"], handles["c"], handles["c"]]
@@ -348,9 +354,7 @@ async def test_an_acknowledgement_alone_ends_as_among_others(scene: Scene) -> No
     one = scene.member()
     await one.consume()
     await one.send("a1", "b1", "c1")
-    handles: dict[str | None, str] = {}
-    while len(handles) < 3:  # a receive gives what is there
-        handles |= {message.message_group: message.receipt_handle for message in await one.receive(invisible=TEN)}
+    handles = await handles_by_group(one)
     first, stranger = handles["a"], ReceiptHandle(group="another", topic="orders", queue=0, offset=0, generation=0, attempt=1)
     assert one.consumer.known_handle(first) == ReceiptHandle.decode(first)
     ends = [await one.run(one.consumer.ack_each(text)) for text in (first, first, "no handle", stranger.encode("ab" * 16))]
