@@ -1,5 +1,6 @@
 """The official Python SDK, driven by lines of JSON: see commands.md beside this file. Arguments: the endpoints."""
 
+import asyncio
 import json
 import os
 import sys
@@ -22,6 +23,7 @@ from rocketmq import (
     TransactionResolution,
 )
 from rocketmq.grpc_protocol import FilterType
+from rocketmq.v5.client.connection import RpcClient
 
 _printing = threading.Lock()
 RESOLUTIONS = {
@@ -35,6 +37,11 @@ def say(line):
     with _printing:
         sys.stdout.write(json.dumps(line) + "\n")
         sys.stdout.flush()
+
+
+def take_the_sdks_loop():
+    """A thread without an event loop fails in the SDK where an answer is there at once: what follows it then runs in the caller's thread."""
+    asyncio.set_event_loop(RpcClient.get_channel_io_loop())
 
 
 def text_of(message):
@@ -144,7 +151,7 @@ class Client:
                         sent = not again
 
         start = time.perf_counter()
-        with ThreadPoolExecutor(threads) as pool:
+        with ThreadPoolExecutor(threads, initializer=take_the_sdks_loop) as pool:
             list(pool.map(work, range(threads)))
         return {"failed": failed["sends"], "seconds": time.perf_counter() - start}
 
@@ -192,7 +199,7 @@ class Client:
                         done["messages"] += 1
 
         start = time.perf_counter()
-        with ThreadPoolExecutor(threads) as pool:
+        with ThreadPoolExecutor(threads, initializer=take_the_sdks_loop) as pool:
             list(pool.map(work, range(threads)))
         return {"messages": done["messages"], "seconds": time.perf_counter() - start}
 
@@ -226,6 +233,7 @@ class Client:
         self.opened.pop(command["name"]).shutdown()
 
     def answer(self, command):
+        take_the_sdks_loop()
         try:
             done = getattr(self, f"op_{command['op']}")(command)
         except Exception as error:
@@ -238,6 +246,7 @@ class Client:
 
 
 def main():
+    RpcClient()  # the SDK's loop runs from its first client on
     client = Client(sys.argv[1])
     for line in sys.stdin:
         threading.Thread(target=client.answer, args=(json.loads(line),), daemon=True).start()
