@@ -59,6 +59,9 @@ FORMAT_BASIC = 1
 FORMAT_EXTENDED = 2
 """The format of schemas, and of messages with a key, headers, or NULL instead of a body."""
 FORMATS_OF_LOGS = (FORMAT_BASIC, FORMAT_EXTENDED)
+FORMAT_SETTINGS = 3
+"""The format of the settings of a topic of type MIXED."""
+FORMATS_OF_SETTINGS = (*FORMATS_OF_LOGS, FORMAT_SETTINGS)
 SCHEMA_VERSIONS_KEPT = 100
 """The versions of a schema that a topic's state remembers."""
 SCHEMA_CHANGES_TOLD = 20

@@ -277,6 +277,6 @@ class _Way:
         kind = MessageType.NORMAL if letter.message_group is None else MessageType.FIFO
         if self.message_type is MessageType.TRANSACTION and kind is MessageType.NORMAL:
             return None  # the message was committed once
-        if self.message_type is not kind and not self.topic.startswith(DLQ_PREFIX):  # dead letters are of any type
+        if kind not in self.message_type.taken and not self.topic.startswith(DLQ_PREFIX):  # dead letters are of any type
             return f"topic {self.topic} takes {self.message_type} messages now"
         return None

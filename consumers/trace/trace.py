@@ -315,9 +315,11 @@ class _Tracing:
         return await self._readable(delay_of(self._lake, topic, message, delivered=delivered))
 
     async def _transaction(self, topic: Topic, message: MessageView) -> TransactionTrace | None:
-        if topic.settings.message_type is not MessageType.TRANSACTION:
+        kind = topic.settings.message_type
+        if MessageType.TRANSACTION not in kind.taken:
             return None
-        return await self._readable(transaction_of_visible(self._transactions, message))
+        certain = kind is MessageType.TRANSACTION
+        return await self._readable(transaction_of_visible(self._transactions, message, certain=certain))
 
     async def _dead_letter(self, topic: Topic, message: MessageView) -> DeadLetterTrace | None:
         origin = origin_of(message.properties)

@@ -36,12 +36,14 @@ class TransactionTrace:
     """The message while it is invisible; its offset is -1."""
 
 
-async def transaction_of_visible(transactions: Transactions, message: MessageView) -> TransactionTrace:
-    """The trace of a visible message, whose ``producer`` is the transaction."""
+async def transaction_of_visible(transactions: Transactions, message: MessageView, *, certain: bool) -> TransactionTrace | None:
+    """The trace of a visible message, whose ``producer`` is the transaction if it was sent in one. ``certain``: it was; else None once the
+    transaction is forgotten.
+    """
     try:
         group, row = await transactions.find(message.producer)
     except (TransactionNotFound, InvalidArgument):
-        return TransactionTrace(id=message.producer, decision="committed")
+        return TransactionTrace(id=message.producer, decision="committed") if certain else None
     return _traced(group, row)
 
 

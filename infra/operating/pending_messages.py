@@ -81,10 +81,10 @@ async def waiting_by_topic(lake: Lake) -> list[TopicWaiting]:
 
 
 async def pending_transactions(lake: Lake, topic: str, kind: MessageType) -> PendingTransactions | None:
-    """None: not of type TRANSACTION."""
+    """None: the topic takes no transactions."""
     from ...coordinator.transactions.statistics import open_transactions_of
 
-    if kind is not MessageType.TRANSACTION:
+    if MessageType.TRANSACTION not in kind.taken:
         return None
     service = lake.transactions
     rows = await asyncio.gather(*(service.rows(group) for group in await service.groups.groups()))

@@ -146,7 +146,7 @@ class StoredTopic:
     waiting: WaitingMessages | None = None
     """None: not of type DELAY, or not requested."""
     transactions: PendingTransactions | None = None
-    """None: not of type TRANSACTION, or not requested."""
+    """None: the topic takes none, or not requested."""
 
 
 async def topic_of(lake: Lake, name: str, *, queues: int | None = None, pending: bool = False) -> StoredTopic:

@@ -103,7 +103,7 @@ def _check_groups(groups: pa.DictionaryArray, topic_type: MessageType, limits: T
     if topic_type is MessageType.FIFO and groups.null_count:
         said = "the topic takes FIFO messages, and this is a NORMAL message: message_group is null"
         _refuse(pc.is_null(groups), said, MessageTypeMismatch)
-    if topic_type not in (MessageType.FIFO, MessageType.DELAY) and groups.null_count < len(groups):
+    if topic_type is MessageType.NORMAL and groups.null_count < len(groups):
         said = "the topic takes NORMAL messages, and this is a FIFO message: message_group is given"
         _refuse(pc.is_valid(groups), said, MessageTypeMismatch)
     too_long = pc.greater(pc.binary_length(groups.dictionary), limits.max_message_group_bytes)

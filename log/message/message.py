@@ -338,13 +338,13 @@ def check_message(message: Message, topic_type: MessageType, limits: TopicLimits
     """Raise unless ``message`` may be sent to the topic. ``derives_group``: a field gives a FIFO topic's groups."""
     if not isinstance(message, Message):
         raise InvalidArgument("send takes a penstock.Message", operation="send", observed=type(message).__name__)
-    if message.message_type is not topic_type and not (
+    if message.message_type not in topic_type.taken and not (
         derives_group and topic_type is MessageType.FIFO and message.message_type is MessageType.NORMAL
     ):
         raise MessageTypeMismatch(
             f"the topic takes {topic_type} messages, and this is a {message.message_type} message",
             operation="send",
-            expected=topic_type,
+            expected=", ".join(topic_type.taken),
             observed=message.message_type,
             hint=_NO_DELAY if message.message_type is MessageType.DELAY else _TYPE_HINTS[topic_type],
         )

@@ -1,5 +1,7 @@
 """The types of messages; they need no Arrow."""
 
+from __future__ import annotations
+
 from enum import StrEnum
 
 
@@ -10,3 +12,13 @@ class MessageType(StrEnum):
     FIFO = "FIFO"
     DELAY = "DELAY"
     TRANSACTION = "TRANSACTION"
+    MIXED = "MIXED"
+    """A topic's only, no message's: it takes messages of several types."""
+
+    @property
+    def taken(self) -> tuple[MessageType, ...]:
+        """The types of the messages that a topic of this type takes. Delayed ones are not among MIXED's, as they wait in a log of their own."""
+        return _MIXED if self is MessageType.MIXED else (self,)
+
+
+_MIXED = (MessageType.NORMAL, MessageType.FIFO, MessageType.TRANSACTION)

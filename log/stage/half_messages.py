@@ -44,7 +44,7 @@ class HalfFile:
 
 def check_half(message: Message, settings: TopicSettings, *, topic: str) -> tuple[Message, int]:
     """The message as it is now, and its memory. Raises."""
-    if settings.message_type is not MessageType.TRANSACTION:
+    if MessageType.TRANSACTION not in settings.message_type.taken:
         raise MessageTypeMismatch(
             f"the topic takes {settings.message_type} messages, and this is a TRANSACTION message",
             operation="send in a transaction",

@@ -17,7 +17,8 @@ from ..limits import (
     DELAY_MAX,
     FORMAT_BASIC,
     FORMAT_EXTENDED,
-    FORMATS_OF_LOGS,
+    FORMAT_SETTINGS,
+    FORMATS_OF_SETTINGS,
     QUEUES_MAX,
     OptionalDurationField,
     TopicLimits,
@@ -200,14 +201,24 @@ def encode_record(record: TopicRecord) -> bytes:
     settings["limits"] = {stored: getattr(limits, name) for stored, name in _LIMITS.items()} | {
         "delay": limits.max_delay.total_seconds()
     }
-    number = FORMAT_BASIC if schema is None and not record.settings.iceberg else FORMAT_EXTENDED
-    document = {"format": number, **{f.name: getattr(record, f.name) for f in fields(record)}, "settings": settings}
+    document = {
+        "format": _format(record.settings),
+        **{f.name: getattr(record, f.name) for f in fields(record)},
+        "settings": settings,
+    }
     return json.dumps({**document, "digest": _digest(document)}, indent=2).encode()
+
+
+def _format(settings: TopicSettings) -> int:
+    """The lowest format whose readers know all of these settings."""
+    if settings.message_type is MessageType.MIXED:
+        return FORMAT_SETTINGS
+    return FORMAT_BASIC if settings.schema is None and not settings.iceberg else FORMAT_EXTENDED
 
 
 def decode_record(data: bytes, *, where: str) -> TopicRecord:
     """Raises `DataDamaged` or `NewerFormatError`."""
-    form = parse_stored(data, _RecordForm, what=_WHAT, where=where, operation=_OPERATION, hint=_HINT, formats=FORMATS_OF_LOGS)
+    form = parse_stored(data, _RecordForm, what=_WHAT, where=where, operation=_OPERATION, hint=_HINT, formats=FORMATS_OF_SETTINGS)
     document: dict[str, Any] = json.loads(data)
     if document.pop("digest") != _digest(document):
         raise damaged(_WHAT, "another digest", where=where, operation=_OPERATION, hint=_HINT)

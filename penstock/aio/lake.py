@@ -58,6 +58,7 @@ from .transactions import FIRST_CHECK, Checking, TransactionService
 PUSH_DEFAULTS = PushOptions()
 SIMPLE_DEFAULTS = SimpleOptions()
 _APPEAR_LATER = frozenset({MessageType.DELAY, MessageType.TRANSACTION})
+"""The types of messages that are not visible when they are sent."""
 _SECRETS = ("access_key_id", "secret_access_key", "session_token")
 
 
@@ -121,7 +122,7 @@ class Lake(LogLake):
     async def topic(self, name: str, *, writable: bool = False) -> Topic:
         """A process that consumes a topic of delayed messages or transactions takes part in making them appear."""
         found = await super().topic(name, writable=writable)
-        if self._consumers and found.settings.message_type in _APPEAR_LATER:
+        if self._consumers and not _APPEAR_LATER.isdisjoint(found.settings.message_type.taken):
             if found.settings.message_type is MessageType.DELAY:
                 self._maintenance.timers.notice(name, found.record.created_ms)
             self._maintenance.take_part()

@@ -63,10 +63,10 @@ class LakeFace(ClosableFace[LakeT]):
     ) -> TopicRecord:
         """Create a topic; fine when it exists with these settings.
 
-        A name has letters, digits, ``_`` and ``-``, at most 127 (of type DELAY 120). ``message_type`` is NORMAL, FIFO, DELAY or
-        TRANSACTION. One queue gives a global order; idle queues cost nothing. Messages older than ``retention`` are dropped; a delayed
-        message's age counts from its delivery time. So are messages beyond ``retention_bytes`` of table files in a queue. With
-        ``iceberg`` maintenance lists the table in Iceberg's metadata beside Delta's.
+        A name has letters, digits, ``_`` and ``-``, at most 127 (of type DELAY 120). ``message_type`` is NORMAL, FIFO, DELAY,
+        TRANSACTION, or MIXED for all of these but delayed messages. One queue gives a global order; idle queues cost nothing.
+        Messages older than ``retention`` are dropped; a delayed message's age counts from its delivery time. So are messages beyond
+        ``retention_bytes`` of table files in a queue. With ``iceberg`` maintenance lists the table in Iceberg's metadata beside Delta's.
 
         With a ``schema`` the topic is typed: messages are rows. It is an Arrow schema, Spark SQL (``"id bigint not null, amount
         decimal(12,2)"``), a dataclass, TypedDict or pydantic model, JSON Schema or Avro as a dict, or a `Path` to a file. ``message_group``,

@@ -89,7 +89,10 @@ def in_order(
     fields = dict(fields)
     if is_routed(mapping):
         # A row without a group is routed by its content: a task that is tried again must send it the same way.
-        routed = F.pmod(F.xxhash64(fields.get("message_group", content)), F.lit(queues)).cast("int")
+        hashed = F.xxhash64(content)
+        if (group := fields.get("message_group")) is not None:
+            hashed = F.when(group.isNotNull(), F.xxhash64(group)).otherwise(hashed)
+        routed = F.pmod(hashed, F.lit(queues)).cast("int")
         fields["queue"] = F.coalesce(fields["queue"], routed) if "queue" in fields else routed
     staged = df.withColumns({_PREFIX + name: column for name, column in fields.items()})
     if is_routed(mapping):
@@ -120,12 +123,12 @@ def check_topic(mapping: MessageColumns, settings: TopicSettings) -> None:
             operation="write_ordered",
             expected="message_group=…",
         )
-    if settings.message_type is not MessageType.FIFO and mapping.message_group is not None:
+    if MessageType.FIFO not in settings.message_type.taken and mapping.message_group is not None:
         raise InvalidArgument(
             f"the topic takes {settings.message_type} messages, which have no message group",
             operation="write_ordered",
             observed=f"message_group={mapping.message_group}",
-            hint="leave message_group out, or write to a FIFO topic",
+            hint="leave message_group out, or write to a FIFO or MIXED topic",
         )
     if mapping.order_by and not is_routed(mapping):
         raise InvalidArgument(

@@ -82,7 +82,7 @@ def write_ordered(
     ``body`` is taken as it is if it is binary or text, otherwise as JSON; NULL makes a tombstone. The default is a JSON object of
     all columns that are named for no other part of the message (``order_by`` is none). Times in JSON have microseconds, in the
     session's zone. ``tag`` is text, ``keys`` an array of text, ``properties`` a map of text to text. ``queue`` names the queue
-    where it is not null. A topic of NORMAL messages takes ``message_group=None``.
+    where it is not null. A NORMAL topic takes ``message_group=None``, a MIXED one also NULLs.
 
     In a topic with a schema the columns are its fields, and there is no ``body``. Message group, tag and keys come from fields
     where the topic's settings say so; then ``message_group=None``. A column that is no field must be named for another part of the

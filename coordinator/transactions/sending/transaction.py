@@ -120,7 +120,7 @@ class Transaction:
 
         ``queue`` is the queue of them all; by default they take queues in turn.
 
-        Raises `MessageTypeMismatch` unless the topic takes TRANSACTION messages and these have neither message group nor delivery time. Raises
+        Raises `MessageTypeMismatch` unless the topic is of type TRANSACTION or MIXED and these have neither message group nor delivery time. Raises
         `InvalidArgument`, `LimitExceeded`, `TopicNotFound` and what the store raises. Raises `TransactionFailed` after an earlier send failed. Raises
         `TransactionRolledBack`, `TransactionCommitted` or `TransactionEnded` when it takes nothing more. After an error later than the call's own
         checks the transaction can only be rolled back.

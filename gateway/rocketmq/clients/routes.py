@@ -17,7 +17,7 @@ BALANCED: Final = "penstock"
 """The broker's name for all gateways behind one address."""
 _NEIGHBOURS: Final = 2
 """The gateways in a topic's route: one that serves it, and its successor."""
-_MIXED_FIFO = (pb.FIFO, pb.NORMAL)
+_DERIVED_FIFO = (pb.FIFO, pb.NORMAL)
 """SDKs call messages of a FIFO topic without a group NORMAL; this one finds its groups in a field."""
 _TYPES = {
     MessageType.NORMAL: pb.NORMAL,
@@ -59,8 +59,8 @@ def _scheme(host: str) -> pb.AddressScheme:
 
 def accepted_types(settings: TopicSettings) -> tuple[pb.MessageType, ...]:
     if settings.message_type is MessageType.FIFO and settings.message_group is not None:
-        return _MIXED_FIFO
-    return (_TYPES[settings.message_type],)
+        return _DERIVED_FIFO
+    return tuple(_TYPES[kind] for kind in settings.message_type.taken)
 
 
 def route(resource: pb.Resource, settings: TopicSettings, broker: pb.Broker) -> list[pb.MessageQueue]:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from ....log import Message, MessageType, TopicSettings
+from ....log import Message, TopicSettings
 from ..clients.routes import accepted_types
 from ..protocol import rocketmq_pb2 as pb
 from ..protocol.digests import checksum
@@ -181,19 +181,14 @@ def type_of(system: pb.SystemProperties) -> pb.MessageType:
 def _check_type(system: pb.SystemProperties, settings: TopicSettings, *, due: datetime | None, group: str | None) -> None:
     accepted, actual = accepted_types(settings), type_of(system)
     if actual not in accepted or (actual == pb.TRANSACTION and (due is not None or group is not None)):
-        expected = pb.MessageType.Name(accepted[0])
         found = pb.MessageType.Name(actual)
         extra = "" if actual != pb.TRANSACTION or actual not in accepted else " with a message group or a delivery time"
         raise StatusError(
             pb.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE,
-            f"TopicMessageType validate failed, the expected type is {expected}, but actual type is {found}{extra}",
+            f"TopicMessageType validate failed, the expected type is {settings.message_type}, but actual type is {found}{extra}",
         )
 
 
 def _headers(system: pb.SystemProperties) -> tuple[tuple[str, bytes], ...]:
     given = ((BORN_HOST, system.born_host), (TRACE_CONTEXT, system.trace_context))
     return tuple((name, text.encode()) for name, text in given if text)
-
-
-def is_transactional(settings: TopicSettings) -> bool:
-    return settings.message_type is MessageType.TRANSACTION

@@ -19,7 +19,7 @@ from ..protocol.resources import topic_of
 from ..protocol.status import StatusError, ok, status, status_of
 from ..server.calls import REQUESTS, RpcCall
 from ..server.rpcs import Rpc, rpc
-from .messages import is_transactional, message_of
+from .messages import message_of, type_of
 from .rows import with_row
 from .transactions import GatewayTransactions
 
@@ -77,7 +77,7 @@ class SendService:
         try:
             if topic.settings.schema is not None:
                 message = await with_row(topic, message)
-            if is_transactional(topic.settings):
+            if type_of(sent.system_properties) == pb.TRANSACTION:
                 transaction = await self._transacting.begin(topic.paths.topic, sent, message)
                 return pb.SendResultEntry(status=ok(), message_id=message.message_id, transaction_id=transaction)
             result = await self._send(topic.paths.topic, message)

@@ -109,7 +109,8 @@ def _listed(fields: str | None) -> list[str]:
     type=_TYPE,
     default="NORMAL",
     show_default=True,
-    help="FIFO messages have a message group, DELAY ones a delivery time, NORMAL ones neither; TRANSACTION ones are sent in transactions.",
+    help="FIFO messages have a message group, DELAY ones a delivery time, NORMAL ones neither; TRANSACTION ones are sent in transactions. "
+    "MIXED topics take all but DELAY messages.",
 )
 @click.option(
     "--queues", type=int, help="Fixed at creation; 1 gives a global order.  [default: 16; 1 for a dead-letter queue, %DLQ%GROUP]"
@@ -146,7 +147,8 @@ def create(
 
     FIFO topics keep the order within a message group, and every message needs one; NORMAL topics take messages without a group. Messages of
     DELAY topics have a delivery time, and wait for it in the topic's timer log, %TIMER%TOPIC. TRANSACTION topics take only messages that
-    programs send in transactions, which are visible once their transaction is committed (see penstock tx).
+    programs send in transactions, which are visible once their transaction is committed (see penstock tx). MIXED topics take messages with
+    and without a group, and those of transactions.
 
     With --schema messages are rows, checked when they are sent and stored as columns. `penstock topic schema` shows and evolves it.
     """
@@ -202,7 +204,7 @@ def list_topics(session: CommandSession) -> bool:
 @click.pass_obj
 def describe(session: CommandSession, topic: str, all_queues: bool) -> None:
     """Show settings, offsets of every queue, and the hottest queues and message groups of the messages stored last. A topic of type DELAY
-    also shows its waiting messages, one of type TRANSACTION its messages that are not visible yet.
+    also shows its waiting messages, one of type TRANSACTION or MIXED its messages that are not visible yet.
     """
     most = None if all_queues or session.as_json else _QUEUES_SHOWN
     found = run_async(session, lambda lake: topic_of(lake, topic, queues=most, pending=True), read_only=True)

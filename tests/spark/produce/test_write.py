@@ -86,6 +86,18 @@ def test_groups_are_in_order_and_routed_as_every_producer_routes(spark: SparkSes
     assert by_group(lake)["user-3"][-1] == 999
 
 
+def test_a_mixed_topic_takes_rows_with_and_without_a_group(spark: SparkSession, lake: penstock.Lake) -> None:
+    lake.create_topic("mixed", message_type="MIXED", queues=QUEUES)
+    rows = spark.sql("SELECT IF(id % 2 = 0, concat('g', id % 6), NULL) user, id FROM range(80)")
+    write_ordered(rows, lake, "mixed", message_group="user", order_by="id")
+    found = read(lake, "mixed")
+    assert len(found) == 80
+    assert all(one.queue == queue_of(one.message_group, QUEUES) for one in found if one.message_group is not None)
+    assert {one.queue for one in found if one.message_group is None} == set(range(QUEUES)), "by their content"
+    write_ordered(rows.select("id"), lake, "mixed", message_group=None, order_by=())
+    assert len(read(lake, "mixed")) == 160
+
+
 def test_order_may_fall_and_have_several_columns(spark: SparkSession, lake: penstock.Lake) -> None:
     from pyspark.sql import functions as F
 

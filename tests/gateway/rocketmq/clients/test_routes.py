@@ -33,6 +33,7 @@ def test_a_route_has_every_queue_of_a_topic_with_its_type() -> None:
     assert {tuple(one.accept_message_types) for one in queues} == {(pb.FIFO,)}
     derived = TopicSettings(message_type="FIFO", message_group="user", schema=schema_of_source("user STRING"))  # type: ignore[arg-type]
     assert accepted_types(derived) == (pb.FIFO, pb.NORMAL)
+    assert accepted_types(TopicSettings(message_type="MIXED")) == (pb.NORMAL, pb.FIFO, pb.TRANSACTION)  # type: ignore[arg-type]
 
 
 def peers(others: tuple[Peer, ...] = (), advertise: Endpoint | None = None) -> PeerRegistry:

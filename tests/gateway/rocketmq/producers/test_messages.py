@@ -14,6 +14,7 @@ from penstock.gateway.rocketmq.protocol import rocketmq_pb2 as pb
 from penstock.gateway.rocketmq.protocol.status import StatusError
 from penstock.log import Message, TopicSettings
 
+MIXED = TopicSettings(message_type="MIXED")  # type: ignore[arg-type]
 NOW_MS = 1_800_000_000_000
 NORMAL, FIFO = TopicSettings(), TopicSettings(message_type="FIFO")  # type: ignore[arg-type]
 DELAY, TRANSACTION = TopicSettings(message_type="DELAY"), TopicSettings(message_type="TRANSACTION")  # type: ignore[arg-type]
@@ -151,6 +152,15 @@ def test_a_delivery_time_too_far_ahead_is_refused() -> None:
     far = sent()
     far.system_properties.delivery_timestamp.seconds = NOW_MS
     assert refused(far, DELAY)[0] == 40012
+
+
+def test_a_mixed_topic_takes_all_but_delayed_messages() -> None:
+    assert taken(sent(), MIXED).message_group is None
+    assert taken(sent(message_group="g"), MIXED).message_group == "g"
+    assert taken(sent(message_type=pb.TRANSACTION), MIXED)
+    assert refused(sent(message_type=pb.TRANSACTION, message_group="g"), MIXED)[0] == 40014
+    said = "TopicMessageType validate failed, the expected type is MIXED, but actual type is DELAY"
+    assert refused(sent(delivery_timestamp=due(1)), MIXED) == (40014, said)
 
 
 def test_transactions_have_neither_group_nor_time() -> None:

@@ -27,7 +27,7 @@ def client(request: pytest.FixtureRequest, lake: penstock.Lake, tmp_path_factory
         served = stack.enter_context(gateway(lake.url, folder / "gateway", "--first-check", "2s"))
         client = stack.enter_context(sdk(language, served.endpoints, folder))
         topics = []
-        for kind in ("NORMAL", "FIFO", "DELAY", "TRANSACTION"):
+        for kind in ("NORMAL", "FIFO", "DELAY", "TRANSACTION", "MIXED"):
             topics.append(f"{language}-{kind.lower()}")
             lake.create_topic(topics[-1], message_type=kind, queues=2)
         client.call("producer", name="all", topics=topics, checks={"left": "COMMIT"})
@@ -79,6 +79,18 @@ def test_transactions_are_committed_rolled_back_and_asked_about(client: Sdk, lak
     )
     assert stored
     assert sorted(one.body for one in stored) == [b"kept", b"left"]
+
+
+def test_a_mixed_topic_takes_messages_of_several_types(client: Sdk, lake: penstock.Lake) -> None:
+    mixed = topic(client, "mixed")
+    client.call("send", name="all", topic=mixed, body="plain")
+    client.call("send", name="all", topic=mixed, body="grouped", message_group="g")
+    client.call("send", name="all", topic=mixed, body="kept", transaction="commit")
+    stored = wait_until(lambda: len(found := read_all(lake, mixed)) == 3 and found, "three messages are visible")
+    assert stored
+    assert {one.body: one.message_group for one in stored} == {b"plain": None, b"grouped": "g", b"kept": None}
+    with pytest.raises(SdkError):
+        client.call("send", name="all", topic=mixed, body="later", delay_s=60)
 
 
 def test_a_message_of_another_type_is_refused(client: Sdk) -> None:
