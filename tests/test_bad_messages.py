@@ -123,6 +123,7 @@ def table(**columns: Any) -> pa.Table:
 
 HEADERS = penstock.log.SEND_SCHEMA.field("headers").type
 MAPS = pa.map_(pa.string(), pa.string())
+TIME = pa.timestamp("us", "UTC")
 BAD_TABLES: list[tuple[Any, type[penstock.PenstockError], str]] = [
     (
         table(body=None),
@@ -173,6 +174,10 @@ BAD_TABLES: list[tuple[Any, type[penstock.PenstockError], str]] = [
     ),
     (table(properties=pa.array([[], [("a", "x" * 30)]], MAPS)), penstock.LimitExceeded, "over 30 bytes.*row 1"),
     (table(keys=[["a"], ["x" * 31]]), penstock.LimitExceeded, "over 30 bytes.*row 1"),
+    (table(born_timestamp=pa.array([None, -1], TIME)), penstock.InvalidArgument, "born_timestamp is before 1970.*row 1"),
+    (table(born_timestamp=pa.array([2**60, 0], TIME)), penstock.InvalidArgument, "born_timestamp is behind the year 9999.*row 0"),
+    (table(born_timestamp=pa.array([0, 0], pa.timestamp("us"))), penstock.InvalidArgument, "column born_timestamp has no zone"),
+    (table(born_timestamp=[1, 2]), penstock.InvalidArgument, "column born_timestamp has the wrong type"),
     ({"body": [b"a"]}, penstock.InvalidArgument, "send_batch takes many rows, and this is one dict"),
     (7, penstock.InvalidArgument, "send_batch takes Arrow data or messages.*int"),
 ]

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..errors import InvalidArgument, LimitExceeded, MessageTypeMismatch, SequenceError
-from ..limits import TopicLimits, plain
+from ..limits import TIME_MAX_MS, TopicLimits, plain
 from ..schema.stored_columns import FlattenedParts
 from .message import NOTHING_SENT, RARE, SEND_SCHEMA, limit_hint
 from .message_type import MessageType
@@ -51,6 +51,8 @@ def check_arrow(data: object, topic_type: MessageType, limits: TopicLimits, queu
     _check_bodies(table["body"], limits)
     _check_groups(groups, topic_type, limits)
     _check_type(table["delivery_timestamp"], topic_type)
+    if (born := table["born_timestamp"]).null_count < len(born):
+        _check_births(born)
     chosen = table["queue"]
     if chosen.null_count < len(chosen):
         outside = pc.or_(pc.less(chosen, 0), pc.greater_equal(chosen, queues))
@@ -71,6 +73,8 @@ def _column(data: pa.Table, field: pa.Field) -> pa.Array | pa.ChunkedArray:
             f"column {field.name} has no zone", operation="send_batch", expected=field.type, observed=given, hint=NOTHING_SENT
         )
     try:
+        if pa.types.is_timestamp(field.type) and pa.types.is_integer(given):
+            raise pa.ArrowTypeError("a number has no unit")
         made = data[field.name].cast(field.type)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
         raise InvalidArgument(
@@ -120,6 +124,12 @@ def _check_type(due: pa.ChunkedArray, topic_type: MessageType) -> None:
     if topic_type is not MessageType.DELAY and due.null_count < len(due):
         said = f"the topic takes {topic_type} messages, and this is a DELAY message: delivery_timestamp is given"
         _refuse(pc.is_valid(due), said, MessageTypeMismatch)
+
+
+def _check_births(born: pa.ChunkedArray) -> None:
+    born_us = born.cast(pa.int64())
+    _refuse(pc.less(born_us, 0), "born_timestamp is before 1970", InvalidArgument)
+    _refuse(pc.greater(born_us, 1000 * TIME_MAX_MS), "born_timestamp is behind the year 9999", InvalidArgument)
 
 
 def check_delivery_times(due: pa.ChunkedArray, limit: timedelta, now_us: int) -> None:

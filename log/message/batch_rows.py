@@ -222,7 +222,7 @@ def rows_of_arrow(
     ids: MessageIds | WrittenIds,
     in_runs: bool = True,
 ) -> BatchRows:
-    """Rows of a table that `check_arrow` has passed, or of copies, which keep ids and birth times."""
+    """Rows of a table that `check_arrow` has passed, or of copies, which keep their ids. ``born_us`` is for rows without a birth time."""
     count = data.num_rows
     chosen = data["queue"].combine_chunks()
     if count and chosen.null_count == 0:
@@ -232,8 +232,11 @@ def rows_of_arrow(
         if chosen.null_count < count:
             named = chosen.is_valid().to_numpy(zero_copy_only=False)
             routed = np.where(named, chosen.fill_null(0).to_numpy(), routed).astype(np.int32)
-    are_copies = "message_id" in data.column_names
-    columns = {"born_timestamp": data["born_timestamp"] if are_copies else _times(np.broadcast_to(born_us, count))}
+    born = data["born_timestamp"]
+    if born.null_count:
+        sent = _times(np.broadcast_to(born_us, count))
+        born = sent if born.null_count == count else pc.coalesce(born, sent)
+    columns = {"born_timestamp": born}
     plain = ("message_group", "tag", "delivery_timestamp", "key", "headers")
     columns |= {name: data[name] for name in plain if data[name].null_count < count}
     columns |= {VALUE: data[VALUE]} if VALUE in data.column_names else {"body": data["body"]}
@@ -241,7 +244,9 @@ def rows_of_arrow(
         columns["keys"] = _empty_for_null(data["keys"])
     if data["properties"].null_count < count:
         columns["properties"] = _without_nulls(data["properties"].combine_chunks())
-    return BatchRows(columns, BatchQueues(routed), OriginalIds(data["message_id"]) if are_copies else ids, producer)
+    return BatchRows(
+        columns, BatchQueues(routed), OriginalIds(data["message_id"]) if "message_id" in data.column_names else ids, producer
+    )
 
 
 def _empty_for_null(lists: pa.ChunkedArray) -> pa.ChunkedArray | pa.Array:

@@ -118,7 +118,7 @@ class MessageView(NamedTuple):
     body: bytes | MaybeNone
     """None for a tombstone, and in a topic with a schema."""
     born_timestamp: datetime
-    """The time of ``send``, by the producer's corrected clock."""
+    """The time of ``send``, by the producer's corrected clock, or as ``send_batch`` was given it."""
     store_timestamp: datetime
     """The time of the append; never goes back along a topic."""
     delivery_timestamp: datetime | None
@@ -224,12 +224,12 @@ MESSAGE_SCHEMA = pa.schema(
 )
 """The columns of readers and of the topic's table; a ``value`` comes behind them."""
 
-SEND_SCHEMA = pa.schema([_QUEUE, *_PAYLOAD[1:6], _DELIVERY, _KEY, _HEADERS, pa.field("sequence", pa.int64())])
+SEND_SCHEMA = pa.schema([_QUEUE, *_PAYLOAD[1:6], _DELIVERY, _KEY, _HEADERS, pa.field("sequence", pa.int64()), _PAYLOAD[6]])
 """The columns that ``send_batch`` takes. Only ``body`` is required, and ``delivery_timestamp`` by topics of type DELAY. A topic
 with a schema takes the fields of its rows instead of ``body``."""
 
-COPY_SCHEMA = pa.schema([*SEND_SCHEMA, _PAYLOAD[0], _PAYLOAD[6]])
-"""Columns of messages that keep their id and birth time on the way to another topic."""
+COPY_SCHEMA = pa.schema([*SEND_SCHEMA, _PAYLOAD[0]])
+"""Columns of messages that keep their id on the way to another topic."""
 
 
 def views(

@@ -99,9 +99,9 @@ class Producer(ProducerFace[AsyncProducer]):
         """Take rows over as one batch, durable as a whole or not at all.
 
         Arrow data needs a column ``body`` (binary) and, on FIFO topics, ``message_group`` (string). Optional columns are ``tag``, ``keys`` (list of
-        strings), ``properties`` (map of strings), ``queue`` (int32), ``sequence`` (int64), ``key`` (binary) and ``headers``. DELAY topics also need
-        ``delivery_timestamp`` (with a zone). A pandas or Polars DataFrame is Arrow data. In a topic with a schema its fields replace ``body``, and
-        rows are taken as well as messages.
+        strings), ``properties`` (map of strings), ``queue`` (int32), ``sequence`` (int64), ``key`` (binary), ``headers``, and ``born_timestamp``
+        (with a zone, from 1970 to 9999; NULL: now). DELAY topics also need ``delivery_timestamp`` (with a zone). A pandas or Polars DataFrame is
+        Arrow data. In a topic with a schema its fields replace ``body``, and rows are taken as well as messages.
 
         ``through``, a sequence not below the last row's, becomes `last_sequence` with the batch of Arrow data with sequences.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
@@ -53,6 +53,38 @@ def test_arrow_data_with_every_column_is_stored_as_it_is(form: str) -> None:
     assert [found[body].tag for body in (b"a", b"", b"c", b"d")] == ["t", None, "v", "u"]
     assert [found[body].keys for body in (b"a", b"", b"c", b"d")] == [("k1", "k2"), (), (), ("k3",)]
     assert [found[body].properties for body in (b"a", b"", b"c", b"d")] == [{"a": "1"}, {}, {}, {"b": "", "c": "2"}]
+
+
+@pytest.mark.parametrize("unit", ["ms", "us"])
+def test_rows_keep_the_birth_time_that_they_are_given_and_others_are_born_now(unit: str) -> None:
+    old = datetime(2001, 2, 3, 4, 5, 6, 789_000, UTC)
+    born = pa.array([old, None, datetime(9999, 12, 31, tzinfo=UTC)], pa.timestamp(unit, "Europe/Berlin"))
+    rows = pa.table({"body": [b"a", b"b", b"c"], "message_group": ["g"] * 3, "born_timestamp": born})
+    with connect() as lake:
+        before = datetime.now(UTC) - timedelta(minutes=5)
+        with lake.producer("orders") as producer:
+            producer.send_batch(rows).result(timeout=TIMEOUT_S)
+        first, second, third = read_all(lake)
+        assert (first.born_timestamp, third.born_timestamp.year) == (old, 9999)
+        assert before < second.born_timestamp <= second.store_timestamp
+        assert first.store_timestamp == second.store_timestamp
+        lake.create_topic("later", message_type="DELAY", queues=1)
+        with lake.producer("later") as producer:
+            due = pa.array([datetime.now(UTC) + timedelta(hours=1)] * 3, pa.timestamp("us", "UTC"))
+            producer.send_batch(rows.append_column("delivery_timestamp", due)).result(timeout=TIMEOUT_S)
+        assert [one.born_timestamp for one in lake.waiting("later")][::2] == [old, third.born_timestamp]
+
+
+def test_rows_of_a_schema_keep_the_birth_time_that_they_are_given() -> None:
+    old = datetime(2001, 2, 3, tzinfo=UTC)
+    rows = pa.table({"id": [1, 2], "born_timestamp": pa.array([old, None], pa.timestamp("ms", "UTC"))})
+    with penstock.connect("memory://") as lake:
+        lake.create_topic("typed", queues=1, schema="id bigint")
+        with lake.producer("typed") as producer:
+            producer.send_batch(rows).result(timeout=TIMEOUT_S)
+        first, second = read_all(lake, "typed")
+    assert (first.value, first.born_timestamp) == ({"id": 1}, old)
+    assert second.born_timestamp > old
 
 
 def sequenced(*sequences: int) -> pa.Table:
