@@ -60,7 +60,7 @@ FORMAT_EXTENDED = 2
 """The format of schemas, and of messages with a key, headers, or NULL instead of a body."""
 FORMATS_OF_LOGS = (FORMAT_BASIC, FORMAT_EXTENDED)
 FORMAT_SETTINGS = 3
-"""The format of the settings of a topic of type MIXED."""
+"""The format of the settings of a topic of type MIXED, or with limits of headers."""
 FORMATS_OF_SETTINGS = (*FORMATS_OF_LOGS, FORMAT_SETTINGS)
 SCHEMA_VERSIONS_KEPT = 100
 """The versions of a schema that a topic's state remembers."""
@@ -101,6 +101,8 @@ PRODUCER_NAME_BYTES_MAX = 128
 QUEUES_MAX = 4096
 MESSAGE_ID_CHARS_MAX = 128
 DELAY_MAX = timedelta(days=3650)
+HEADERS_BYTES_MAX = 1 * MIB
+HEADERS_MAX = 10_000
 NUMBER_MAX = 2**63 - 1
 """The largest stored number: offsets, entries, sequences, counts."""
 SEQUENCE_MAX = NUMBER_MAX
@@ -158,6 +160,10 @@ class TopicLimits:
     max_properties_bytes: int = 16 * KIB
     """The bytes of all properties' names and values, the tag and the keys."""
     max_properties: int = 128
+    max_headers_bytes: int | None = None
+    """The bytes of the binary key and of all headers' names and values, up to 1 MiB; None: as ``max_properties_bytes``."""
+    max_headers: int | None = None
+    """Up to 10,000; None: as ``max_properties``."""
     max_message_group_bytes: int = 63
     max_delay: DurationField = field_default(timedelta(days=40))
     """The latest time after ``send`` at which a delayed message may be due."""
@@ -165,7 +171,18 @@ class TopicLimits:
     def __post_init__(self) -> None:
         for name in ("max_body_bytes", "max_properties_bytes", "max_properties", "max_message_group_bytes"):
             check_count(f"limit {name}", getattr(self, name), most=MEMORY_BYTES_MAX, operation="limits")
+        for name, most in (("max_headers_bytes", HEADERS_BYTES_MAX), ("max_headers", HEADERS_MAX)):
+            if (given := getattr(self, name)) is not None:
+                check_count(f"limit {name}", given, most=most, operation="limits")
         set_durations(self, "max_delay", most=DELAY_MAX, operation="limits", above_zero=True)
+
+    @property
+    def headers_bytes_max(self) -> int:
+        return self.max_properties_bytes if self.max_headers_bytes is None else self.max_headers_bytes
+
+    @property
+    def headers_max(self) -> int:
+        return self.max_properties if self.max_headers is None else self.max_headers
 
 
 def named(kind: type[E], value: object) -> E:

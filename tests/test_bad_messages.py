@@ -229,6 +229,40 @@ def test_options_that_make_no_sense(options: dict[str, Any], said: str) -> None:
             lake.producer("orders", **options)
 
 
+def test_key_and_headers_may_have_limits_of_their_own() -> None:
+    limits = TopicLimits(max_headers_bytes=2**20, max_headers=10_000)
+    headers = [("h", b"v" * 99)] * 10_000
+    key = bytes(2**20 - 1_000_000)
+    columns = {"body": [b"2"], "key": [key], "headers": pa.array([headers], HEADERS)}
+    with penstock.connect("memory://") as lake:
+        lake.create_topic("orders", queues=1, limits=limits)
+        with lake.producer("orders") as producer:
+            producer.send(Message(b"1", key=key, headers=headers))
+            producer.send_batch(pa.table(columns)).result()
+            with pytest.raises(penstock.LimitExceeded, match=r"key and headers together.*max_headers_bytes="):
+                producer.send(Message(b"x", key=key + b"k", headers=headers))
+            with pytest.raises(penstock.LimitExceeded, match=r"the number of headers.*at most 10000 headers.*max_headers="):
+                producer.send(Message(b"x", headers=[*headers, ("h", None)]))
+            with pytest.raises(penstock.LimitExceeded, match="properties, tag and keys together"):
+                producer.send(Message(b"x", tag="t" * 16385))
+        assert [(one.key, list(one.headers)) for one in lake.reader("orders").messages()] == [(key, headers)] * 2
+        assert lake.topics()["orders"].settings.limits == limits
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "said"),
+    [
+        ({"max_headers_bytes": 2**20 + 1}, penstock.LimitExceeded, "limit max_headers_bytes is too much.*at most 1,048,576"),
+        ({"max_headers": 10_001}, penstock.LimitExceeded, "limit max_headers is too much.*at most 10,000"),
+        ({"max_headers": 0}, penstock.InvalidArgument, "limit max_headers must be a positive whole number"),
+        ({"max_headers_bytes": "1"}, penstock.InvalidArgument, "limit max_headers_bytes must be a positive whole number"),
+    ],
+)
+def test_limits_of_headers_that_cannot_be(given: dict[str, Any], error: type[penstock.PenstockError], said: str) -> None:
+    with pytest.raises(error, match=said):
+        TopicLimits(**given)
+
+
 def test_labels_may_take_all_of_their_room() -> None:
     """As with RocketMQ: tag, keys and properties have one limit together, and none of each."""
     tag, keys = "t" * 16384, [f"{number:04}" for number in range(4096)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -13,9 +12,7 @@ import pytest
 
 import penstock
 from penstock import ConsumeResult, Message, MessageView
-from penstock.log import TopicSettings, queue_of
-from penstock.log.limits import FORMAT_SETTINGS, FORMATS_OF_LOGS
-from penstock.log.topic.settings import TopicRecord, decode_record, encode_record
+from penstock.log import queue_of
 from tests.consumers.heard import SUCCESS, Heard, consuming, letters, send, until_settled
 from tests.lakes import TIMEOUT_S
 from tests.waiting import wait_until
@@ -119,11 +116,3 @@ def test_rows_of_a_schema_whose_group_is_null_are_taken() -> None:
         found = list(lake.reader("orders").messages())
     assert {one.message_group for one in found} == {"ann", None}
     assert len(found) == 3
-
-
-def test_earlier_versions_are_told_that_the_settings_are_of_a_later_one() -> None:
-    data = encode_record(TopicRecord(settings=TopicSettings(**MIXED), incarnation="i"))
-    assert decode_record(data, where="here").settings == TopicSettings(**MIXED)
-    assert json.loads(data)["format"] == FORMAT_SETTINGS
-    assert FORMAT_SETTINGS not in FORMATS_OF_LOGS, "what those read"
-    assert json.loads(encode_record(TopicRecord(settings=TopicSettings(), incarnation="i")))["format"] == 1

@@ -13,7 +13,7 @@ from .times import time_of
 
 if TYPE_CHECKING:
     from ...aio import Lake
-    from ...log import TopicDescription, TopicSettings
+    from ...log import TopicDescription, TopicLimits, TopicSettings
     from ...log.format.state import SchemaVersion
     from ...log.schema.topic_schema import TopicSchema
 
@@ -25,8 +25,22 @@ class TopicLimitValues:
     max_body_bytes: int
     max_properties_bytes: int
     max_properties: int
+    max_headers_bytes: int
+    max_headers: int
     max_message_group_bytes: int
     max_delay: timedelta
+
+    @staticmethod
+    def of(limits: TopicLimits) -> TopicLimitValues:
+        return TopicLimitValues(
+            max_body_bytes=limits.max_body_bytes,
+            max_properties_bytes=limits.max_properties_bytes,
+            max_properties=limits.max_properties,
+            max_headers_bytes=limits.headers_bytes_max,
+            max_headers=limits.headers_max,
+            max_message_group_bytes=limits.max_message_group_bytes,
+            max_delay=limits.max_delay,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,20 +64,13 @@ class TopicConfiguration:
 
     @staticmethod
     def of(settings: TopicSettings) -> TopicConfiguration:
-        limits = settings.limits
         return TopicConfiguration(
             message_type=str(settings.message_type),
             typed=settings.schema is not None,
             queues=settings.queues,
             retention=settings.retention,
             retention_bytes=settings.retention_bytes,
-            limits=TopicLimitValues(
-                max_body_bytes=limits.max_body_bytes,
-                max_properties_bytes=limits.max_properties_bytes,
-                max_properties=limits.max_properties,
-                max_message_group_bytes=limits.max_message_group_bytes,
-                max_delay=limits.max_delay,
-            ),
+            limits=TopicLimitValues.of(settings.limits),
             iceberg=settings.iceberg,
             message_group=settings.message_group,
             tag=settings.tag,

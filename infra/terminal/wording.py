@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-LIMITS = ("max_body_bytes", "max_properties_bytes", "max_properties", "max_message_group_bytes", "max_delay")
+LIMITS = (
+    *("max_body_bytes", "max_properties_bytes", "max_properties", "max_message_group_bytes", "max_delay"),
+    *("max_headers_bytes", "max_headers"),
+)
 
 SHELL = {
     "damaged='skip'": "--damaged skip",

@@ -158,8 +158,8 @@ def _check_labels(table: pa.Table, limits: TopicLimits) -> None:
 
 def _check_foreign(table: pa.Table, limits: TopicLimits) -> None:
     headers = table["headers"].combine_chunks()
-    too_many = pc.fill_null(pc.greater(pc.list_value_length(headers), limits.max_properties), False)
-    _refuse(too_many, f"more than {limits.max_properties} headers", LimitExceeded, setting="max_properties")
+    too_many = pc.fill_null(pc.greater(pc.list_value_length(headers), limits.headers_max), False)
+    _refuse(too_many, f"more than {limits.headers_max} headers", LimitExceeded, setting="max_headers")
     flat = FlattenedParts(headers)
     names, values = (flat.of(headers.values).field(place) for place in range(2))
     if names.null_count:
@@ -168,8 +168,8 @@ def _check_foreign(table: pa.Table, limits: TopicLimits) -> None:
     parts = (pc.fill_null(pc.binary_length(column), 0).to_numpy(zero_copy_only=False) for column in (names, values))
     sizes = np.bincount(flat.owners, weights=np.sum(list(parts), axis=0), minlength=len(headers))
     sizes = sizes + pc.fill_null(pc.binary_length(table["key"]), 0).to_numpy()
-    said = f"key and headers together are over {limits.max_properties_bytes} bytes"
-    _refuse(pa.array(sizes > limits.max_properties_bytes), said, LimitExceeded, setting="max_properties_bytes")
+    said = f"key and headers together are over {limits.headers_bytes_max} bytes"
+    _refuse(pa.array(sizes > limits.headers_bytes_max), said, LimitExceeded, setting="max_headers_bytes")
 
 
 def _check_texts(what: str, column: pa.DictionaryArray) -> None:

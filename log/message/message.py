@@ -446,7 +446,7 @@ def _check_foreign(key: object, headers: object, limits: TopicLimits) -> None:
         size += _size(key)
     if isinstance(headers, str | bytes) or not isinstance(headers, Sequence):
         raise InvalidArgument("headers must be a list of (name, value) pairs", operation="send", observed=plain(headers))
-    _at_most("the number of headers", len(headers), limits.max_properties, "headers", setting="max_properties")
+    _at_most("the number of headers", len(headers), limits.headers_max, "headers", setting="max_headers")
     for header in headers:
         if not isinstance(header, tuple | list) or len(header) != 2:
             raise InvalidArgument("a header must be a (name, value) pair", operation="send", observed=plain(header))
@@ -456,7 +456,7 @@ def _check_foreign(key: object, headers: object, limits: TopicLimits) -> None:
         if value is not None and not isinstance(value, bytes | bytearray | memoryview):
             raise InvalidArgument(f"header {name!r} must be bytes or None", operation="send", observed=plain(value))
         size += len(name.encode()) + (0 if value is None else _size(value))
-    _at_most("key and headers together", size, limits.max_properties_bytes, "bytes", setting="max_properties_bytes")
+    _at_most("key and headers together", size, limits.headers_bytes_max, "bytes", setting="max_headers_bytes")
 
 
 def _check_id(identity: object) -> None:

@@ -144,6 +144,8 @@ _LIMITS = {
     "properties": "max_properties",
     "group_bytes": "max_message_group_bytes",
     "delay": "max_delay",
+    "headers_bytes": "max_headers_bytes",
+    "headers": "max_headers",
 }
 """The stored names of a topic's limits, and their names in `TopicLimits`."""
 
@@ -154,6 +156,8 @@ class _LimitsForm(StoredForm, frozen=True, omit_defaults=True):
     properties: Number | None = None
     group_bytes: Number | None = None
     delay: Annotated[float, Meta(ge=0, le=DELAY_MAX.total_seconds())] | None = None
+    headers_bytes: Number | None = None
+    headers: Number | None = None
 
 
 class _SettingsForm(StoredForm, frozen=True):
@@ -198,9 +202,8 @@ def encode_record(record: TopicRecord) -> bytes:
     retention = record.settings.retention
     settings["retention"] = None if retention is None else retention.total_seconds()
     limits = record.settings.limits
-    settings["limits"] = {stored: getattr(limits, name) for stored, name in _LIMITS.items()} | {
-        "delay": limits.max_delay.total_seconds()
-    }
+    given = {stored: value for stored, name in _LIMITS.items() if (value := getattr(limits, name)) is not None}
+    settings["limits"] = given | {"delay": limits.max_delay.total_seconds()}
     document = {
         "format": _format(record.settings),
         **{f.name: getattr(record, f.name) for f in fields(record)},
@@ -211,7 +214,8 @@ def encode_record(record: TopicRecord) -> bytes:
 
 def _format(settings: TopicSettings) -> int:
     """The lowest format whose readers know all of these settings."""
-    if settings.message_type is MessageType.MIXED:
+    limits = settings.limits
+    if settings.message_type is MessageType.MIXED or limits.max_headers_bytes is not None or limits.max_headers is not None:
         return FORMAT_SETTINGS
     return FORMAT_BASIC if settings.schema is None and not settings.iceberg else FORMAT_EXTENDED
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ....log import ForeignObject, MessageType, TopicLimits
+from ....log.limits import HEADERS_MAX
 from ....log.paths import DLQ_PREFIX, timer_log_name
 from ....log.topic.settings import QUEUES_DEFAULT, RETENTION_DEFAULT
 from ...json_values import json_value
@@ -53,6 +54,8 @@ _CHANGEABLE: dict[str, tuple[click.ParamType[Any], str]] = {
     "max_body_bytes": (SizeParam(), "The largest body."),
     "max_properties_bytes": (SizeParam(), "Properties, tag and keys of a message together."),
     "max_properties": (click.IntRange(min=1), "The most properties of a message."),
+    "max_headers_bytes": (SizeParam(), "The binary key and the headers of a message together, up to 1 MiB."),
+    "max_headers": (click.IntRange(min=1, max=HEADERS_MAX), "The most headers of a message."),
     "max_message_group_bytes": (SizeParam(), "The longest message group."),
     "max_delay": (DurationParam(), "How far ahead messages may be due (topics of type DELAY), e.g. 40d."),
 }
@@ -66,7 +69,8 @@ def _defaults() -> dict[str, str]:
     }
     durations = {"retention": RETENTION_DEFAULT, "max_delay": limits.max_delay}
     texts = {name: output.duration_text(duration) for name, duration in durations.items()}
-    return {**sizes, **texts, "retention_bytes": "0", "max_properties": str(limits.max_properties)}
+    others = {"max_headers_bytes": "as --max-properties-bytes", "max_headers": "as --max-properties"}
+    return {**sizes, **texts, **others, "retention_bytes": "0", "max_properties": str(limits.max_properties)}
 
 
 def changeable(*, new: bool) -> Callable[[F], F]:
@@ -309,7 +313,9 @@ def _kept(settings: TopicConfiguration) -> str:
 def _plain(value: object) -> str:
     if isinstance(value, timedelta):
         return output.duration_text(value)
-    if isinstance(value, TopicLimits | TopicLimitValues):
+    if isinstance(value, TopicLimits):
+        return _plain(TopicLimitValues.of(value))
+    if isinstance(value, TopicLimitValues):
         return ", ".join(f"{name} {_plain(getattr(value, name))}" for name in TopicLimits.__dataclass_fields__)
     return "any" if value is None else str(value)
 

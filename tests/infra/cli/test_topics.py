@@ -68,6 +68,20 @@ def test_keeping_less_asks_first(penstock: Penstock) -> None:
     assert (now["retention_s"], now["retention_bytes"], now["limits"]["max_message_group_bytes"]) == (None, None, 32)
 
 
+def test_headers_have_the_limits_of_properties_or_their_own(penstock: Penstock) -> None:
+    def limits() -> tuple[int, int]:
+        (topic,) = penstock("topic", "list", "--json").rows
+        return topic["limits"]["max_headers_bytes"], topic["limits"]["max_headers"]
+
+    penstock("topic", "create", "orders", "--max-properties", "200")
+    assert limits() == (16 * 1024, 200)
+    shown = penstock("topic", "alter", "orders", "--max-headers-bytes", "1MiB", "--max-headers", "10000", "--dry-run").out
+    assert "max_headers_bytes 1048576, max_headers 10000" in shown
+    penstock("topic", "alter", "orders", "--max-headers-bytes", "1MiB", "--max-headers", "10000")
+    assert limits() == (2**20, 10_000)
+    assert "at most 1,048,576" in penstock("topic", "alter", "orders", "--max-headers-bytes", "2MiB", code=2).err
+
+
 def test_a_table_is_listed_for_iceberg_where_that_is_switched_on(penstock: Penstock) -> None:
     def is_listed() -> object:
         (topic,) = penstock("topic", "list", "--json").rows

@@ -1,0 +1,48 @@
+"""A topic's settings as they are stored: what earlier versions wrote and read stays so, and they are told of what they cannot know."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from penstock.log.errors import NewerFormatError
+from penstock.log.format.stored_json import StoredForm, parse_stored
+from penstock.log.limits import FORMATS_OF_LOGS, TopicLimits
+from penstock.log.topic.settings import TopicRecord, TopicSettings, decode_record, encode_record
+
+
+class Earlier(StoredForm, frozen=True):
+    """What an earlier version knows: its fields do not matter, as none is what this version adds."""
+
+    format: int
+
+
+def encoded(**settings: Any) -> bytes:
+    return encode_record(TopicRecord(settings=TopicSettings(**settings), incarnation="i"))
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"message_type": "MIXED"},
+        {"limits": TopicLimits(max_headers=10_000)},
+        {"limits": TopicLimits(max_headers_bytes=2**20)},
+    ],
+)
+def test_settings_that_earlier_versions_do_not_know_say_so(settings: dict[str, Any]) -> None:
+    data = encoded(**settings)
+    assert decode_record(data, where="here").settings == TopicSettings(**settings)
+    with pytest.raises(
+        NewerFormatError, match=r"another version.*expected: format 1 or 2; observed: format 3.*upgrade this process"
+    ):
+        parse_stored(data, Earlier, what="settings", where="here", formats=FORMATS_OF_LOGS)
+
+
+def test_other_settings_are_stored_as_before() -> None:
+    document = json.loads(encoded(limits=TopicLimits(max_properties=7)))
+    assert document["format"] == 1
+    assert set(document["settings"]) == {"message_type", "queues", "retention", "retention_bytes", "limits"}
+    assert set(document["settings"]["limits"]) == {"body_bytes", "properties_bytes", "properties", "group_bytes", "delay"}
+    assert decode_record(encoded(limits=TopicLimits(max_properties=7)), where="here").settings.limits.headers_max == 7
