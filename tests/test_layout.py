@@ -29,6 +29,7 @@ HEAVY = {
     "google",
     "grpc",
     "jinja2",
+    "kafka",
     "moto",
     "opentelemetry",
     "pandas",

@@ -11,8 +11,8 @@ import time
 import uuid
 from collections.abc import Callable
 
-from confluent_kafka import Consumer, Producer  # type: ignore[import-not-found]
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[import-not-found]
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 BODY = b"v" * 100
 KEYS = [f"group-{number}".encode() for number in range(10_000)]

@@ -1,0 +1,1 @@
+"""Kafka's protocol: the table of APIs, frames, messages, and errors."""
