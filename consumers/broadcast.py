@@ -11,7 +11,6 @@ from datetime import timedelta
 from typing import Any, ClassVar
 
 from ..coordinator.coordination import Coordination
-from ..coordinator.groups.record import check_group_name
 from ..coordinator.queues.restores import InconsistentRestore
 from ..coordinator.registry.broadcast_progress import MemberProgress, open_progress
 from ..log.errors import (
@@ -27,6 +26,7 @@ from ..log.filter.filters import parse_filter
 from ..log.lake import LogLake
 from ..log.limits import Duration, checked_duration
 from ..log.message.message import MessageView, views
+from ..log.paths import check_group_name
 from ..log.read.reader import Reader
 from ..log.runtime.backoff import Backoff
 from ..log.topic.topics import Topic

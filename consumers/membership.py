@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from ..coordinator.coordination import Coordination
-from ..coordinator.groups.record import GroupDeleted, GroupNotFound, GroupRecord, check_group_name
+from ..coordinator.groups.record import GroupDeleted, GroupNotFound, GroupRecord
 from ..coordinator.queues.keeper import QueueKeeper
 from ..coordinator.rebalance.assignment import Assignment
 from ..coordinator.rebalance.balance import Queue
@@ -21,6 +21,7 @@ from ..coordinator.workers.worker import SessionMember
 from ..log.errors import InvalidArgument, LimitExceeded, PenstockError, RetryError, UnknownOutcome
 from ..log.filter.filters import check_filter, parse_filter
 from ..log.lake import LogLake
+from ..log.paths import check_group_name
 from ..log.read.reader import Position, Reader
 from ..log.runtime.backoff import Backoff
 from ..log.topic.topics import Topic

@@ -16,5 +16,5 @@ LETTERS_MAX = 1_000
 """The most dead letters of a queue not known to be written. Above it no message is given up."""
 ACCESS_BYTES_MAX = 128 * KIB
 """The most bytes of principals and roles: some 500 principals with a secret and a role each."""
-CELL_KEY_BYTES_MAX = 512
+CELL_KEY_BYTES_MAX = 640
 """The longest key: of S3's 1,024 bytes, a lake's prefix needs some."""

@@ -6,6 +6,12 @@ import re
 
 _STEERING = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 """DEL and C1, Unicode's ends of lines, marks of direction, lone surrogates."""
+_CONTROL = re.compile(f"[\x00-\x1f]|{_STEERING.pattern}")
+
+
+def steers(text: str) -> bool:
+    """Whether text has characters that control a terminal or end a line, or that are no Unicode. The same in every version of Python."""
+    return _CONTROL.search(text) is not None
 
 
 def escaped(text: str) -> str:

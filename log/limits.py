@@ -96,7 +96,10 @@ HANDED_BYTES_MAX = 8 * MIB
 """The size above which rows are staged in parts, as a job."""
 ENTRY_LINKS_MAX = 256
 PATH_PART_BYTES_MAX = 255
-TOPIC_NAME_CHARS_MAX = 127
+TOPIC_NAME_CHARS_MAX = 249
+"""The longest name of a topic, as Kafka's: with ``timer.`` before it, it fills a path part."""
+GROUP_STORED_BYTES_MAX = 249
+"""The longest part of a key that stands for a consumer group."""
 PRODUCER_NAME_BYTES_MAX = 128
 QUEUES_MAX = 4096
 MESSAGE_ID_CHARS_MAX = 128

@@ -15,7 +15,7 @@ from typing import Literal
 
 from ...log import DataDamaged, InvalidArgument, LogLake, MessageType, MessageView, Reader, TopicNotFound, views
 from ...log.limits import is_positive
-from ...log.paths import DLQ_PREFIX
+from ...log.paths import DLQ_PREFIX, dead_letter_topic
 from ...log.schema.topic_schema import TopicSchema
 from .copy_writer import Copy, CopyWriter, SequencesTaken, name_of
 from .field_names import by_stored_names
@@ -26,7 +26,6 @@ from .writer import (
     QUEUE,
     REDRIVE,
     REDRIVE_OFFSET,
-    dead_letter_topic,
     no_dead_letters,
     origin_of,
     redriven_properties,

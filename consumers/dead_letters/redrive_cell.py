@@ -19,6 +19,7 @@ from ...coordinator.queues.keeper import ROOM_BYTES
 from ...coordinator.queues.offsets import SettledOffsets
 from ...coordinator.tables.objectstore import ObjectStoreTable
 from ...log import DataDamaged, LimitExceeded, LogLake
+from ...log.paths import group_folder
 from .copy_writer import SequencesTaken
 
 REDRIVES = "redrives/"
@@ -31,7 +32,7 @@ class RedriveCell:
 
     def __init__(self, lake: LogLake, group: str, life: int) -> None:
         self._table = ObjectStoreTable(lake.store, runtime=lake.runtime)
-        cells, key = Cells(self._table, lake.runtime), f"{REDRIVES}{group}/{life}"
+        cells, key = Cells(self._table, lake.runtime), f"{REDRIVES}{group_folder(group)}/{life}"
         self._document = Document(cells, lake.runtime.clock, key, QUEUE_CELL, absent=QueueCell(), write_s=_WRITE_S)
 
     @property

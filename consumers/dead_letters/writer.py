@@ -13,12 +13,11 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from ...coordinator.groups.record import check_group_name
 from ...coordinator.queues.cell import QueueCell
 from ...log import InvalidArgument, LogLake, MessageView, TopicDeleted, TopicExists, TopicLimits, TopicNotFound, TopicSettings
 from ...log.format.stored_json import whole_number
 from ...log.limits import KIB
-from ...log.paths import DLQ_PREFIX
+from ...log.paths import dead_letter_topic
 from .copy_writer import Copy, CopyWriter, SequencesTaken, name_of
 from .field_names import names_text
 
@@ -162,12 +161,6 @@ class DeadLetterWriter:
             with suppress(TopicExists):  # another writer made it a moment ago, for a topic with other limits
                 # A consumer may not write to tables.
                 await self._lake.create_topic(self.topic, dead_letter_settings(limits), table=False)
-
-
-def dead_letter_topic(group: str) -> str:
-    """The topic of a group's dead letters. Raises `InvalidArgument` or `LimitExceeded`."""
-    check_group_name(group)
-    return DLQ_PREFIX + group
 
 
 def no_dead_letters(group: str) -> TopicNotFound:

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import pyarrow as pa
 
-from ...coordinator.cells.keys import MEMBERS
+from ...coordinator.cells.keys import MEMBERS, member_key
 from ...coordinator.coordination import Coordination
 from ...coordinator.groups.record import GroupRecord
 from ...coordinator.operators.operators import read_cell
@@ -29,7 +29,7 @@ from ...log.format.stored_json import whole_number
 from ...log.lake import LogLake
 from ...log.message.message import MESSAGE_SCHEMA, VALUE, MessageView, from_ms, views
 from ...log.message.message_type import MessageType
-from ...log.paths import DLQ_PREFIX, is_timer_log, timer_log_name, topic_folder, topic_of
+from ...log.paths import dead_letter_group, dead_letter_topic, group_name, is_timer_log, timer_log_name, topic_of
 from ...log.read.places import PublishedRow, entry_of, published_in
 from ...log.read.reader import Reader
 from ...log.schema.stored_columns import shown_value
@@ -38,7 +38,7 @@ from ...log.schema.values import convert
 from ...log.topic.records import topic_names
 from ...log.topic.topics import Topic
 from ..dead_letters.redrive_cell import RedriveStates
-from ..dead_letters.writer import REDRIVE_OFFSET, Origin, dead_letter_topic, is_redriven, origin_of
+from ..dead_letters.writer import REDRIVE_OFFSET, Origin, is_redriven, origin_of
 from ..feed.rows import group_hash
 from .status import DeliveryState, status_of
 
@@ -252,7 +252,7 @@ class _Tracing:
         heard = [
             await self._readable(self._member(group, member, key, topic, message))
             for group, member, key in members
-            if key == f"{MEMBERS}{group}/{topic_folder(message.topic)}/{member}"
+            if key == member_key(group, message.topic, member)
         ]
         return StoredTrace(
             message=message,
@@ -298,8 +298,9 @@ class _Tracing:
 
     async def _members(self) -> list[tuple[str, str, str]]:
         """Group, member and key."""
-        keys = [key.removeprefix(MEMBERS).split("/") for key in await self._cells.keys(MEMBERS)]
-        return sorted((group, member, f"{MEMBERS}{group}/{folder}/{member}") for group, folder, member in keys)
+        keys = await self._cells.keys(MEMBERS)
+        parts = [key.removeprefix(MEMBERS).split("/") for key in keys]
+        return sorted((group_name(group), member, key) for key, (group, _, member) in zip(keys, parts, strict=True))
 
     async def _member(self, group: str, member: str, key: str, topic: Topic, message: MessageView) -> MemberTrace | None:
         progress = await read_progress(self._cells, key)
@@ -322,10 +323,9 @@ class _Tracing:
         return await self._readable(transaction_of_visible(self._transactions, message, certain=certain))
 
     async def _dead_letter(self, topic: Topic, message: MessageView) -> DeadLetterTrace | None:
-        origin = origin_of(message.properties)
-        if not message.topic.startswith(DLQ_PREFIX) or origin is None:
+        group, origin = dead_letter_group(message.topic), origin_of(message.properties)
+        if group is None or origin is None:
             return None
-        group = message.topic.removeprefix(DLQ_PREFIX)
         redrives = await self._readable(RedriveStates.read(self._lake, group, topic.life))
         redrive = "no" if redrives is None else redrives.of(message.offset)
         return DeadLetterTrace(group=group, origin=origin, redrive=redrive)
@@ -336,10 +336,10 @@ _DeadLetterKey = tuple[str, str, int, int]
 
 
 def _dead_letter_key(message: MessageView) -> _DeadLetterKey | None:
-    origin = origin_of(message.properties)
-    if not message.topic.startswith(DLQ_PREFIX) or origin is None:
+    group, origin = dead_letter_group(message.topic), origin_of(message.properties)
+    if group is None or origin is None:
         return None
-    return message.topic.removeprefix(DLQ_PREFIX), origin.topic, origin.queue, origin.offset
+    return group, origin.topic, origin.queue, origin.offset
 
 
 def _row(message: MessageView, schema: TopicSchema | None) -> pa.RecordBatch:

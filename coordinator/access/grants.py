@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from ...log.errors import InvalidArgument, PenstockError
-from ...log.paths import AUDIT_TOPIC, check_topic_name
-from ..groups.record import check_group_name
+from ...log.paths import AUDIT_TOPIC, check_group_name, check_topic_name
 
 ANY = "*"
 """Stands for any text, only at the end of a pattern."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...log.paths import topic_folder
+from ...log.paths import group_folder, topic_folder
 
 WORKERS = "workers/"
 GROUPS = "groups/"
@@ -26,16 +26,16 @@ def worker_key(worker: str) -> str:
 
 
 def group_key(group: str) -> str:
-    return f"{GROUPS}{group}"
+    return f"{GROUPS}{group_folder(group)}"
 
 
 def queue_key(group: str, topic: str, queue: int) -> str:
-    return f"{QUEUES}{group}/{topic_folder(topic)}/{queue}"
+    return f"{group_queues(group)}{topic_folder(topic)}/{queue}"
 
 
 def group_queues(group: str) -> str:
     """The prefix of all `queue_key` of a group."""
-    return f"{QUEUES}{group}/"
+    return f"{QUEUES}{group_folder(group)}/"
 
 
 def role_key(topic: str, role: str) -> str:
@@ -56,7 +56,7 @@ def producers_key(group: str) -> str:
 
 
 def member_key(group: str, topic: str, member: str) -> str:
-    return f"{MEMBERS}{group}/{topic_folder(topic)}/{member}"
+    return f"{MEMBERS}{group_folder(group)}/{topic_folder(topic)}/{member}"
 
 
 def timer_key(topic: str, log_incarnation: str) -> str:

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 
 from ...log.errors import CallError, InvalidArgument, LimitExceeded
-from ...log.limits import TOPIC_NAME_CHARS_MAX, is_positive, named, plain
-from ...log.paths import DLQ_PREFIX, check_topic_name
+from ...log.limits import is_positive, named, plain
+from ...log.paths import check_topic_name
 from .retry import RetryPolicy, RetrySchedule
 
 ATTEMPTS_DEFAULT = 17
@@ -19,7 +19,6 @@ ATTEMPTS_MAX = 1_000_000
 """The most deliveries. The default is RocketMQ's 16 retries after the first."""
 FORMER_TOPICS_MAX = 200
 """The most topics whose queues a record remembers after the group's deletion."""
-GROUP_NAME_CHARS_MAX = TOPIC_NAME_CHARS_MAX - len(DLQ_PREFIX)
 ALL = "*"
 
 
@@ -63,22 +62,6 @@ class GroupInUse(CallError):
     """The consumer group has live members, or dead letters to write."""
 
     kind = "group_in_use"
-
-
-def check_group_name(name: object) -> None:
-    """Raise unless this can be a consumer group's name: a valid topic name, also with ``%DLQ%`` before it."""
-    if not isinstance(name, str):
-        raise InvalidArgument("a consumer group's name must be a string", observed=type(name).__name__)
-    if len(name) > GROUP_NAME_CHARS_MAX:
-        raise LimitExceeded(
-            "the consumer group's name is too long", expected=f"at most {GROUP_NAME_CHARS_MAX} characters", observed=len(name)
-        )
-    if name.startswith(DLQ_PREFIX):
-        raise InvalidArgument("a consumer group's name cannot begin like a dead-letter queue's", observed=name)
-    try:
-        check_topic_name(name)
-    except InvalidArgument as error:
-        raise InvalidArgument("bad consumer group name", expected="letters, digits, '_' and '-'", observed=name) from error
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -15,7 +15,7 @@ from enum import StrEnum
 from ...log.errors import PenstockError, TopicDeleted, TopicNotFound
 from ...log.lake import LogLake
 from ...log.message.message import to_us
-from ...log.paths import TOPICS, is_timer_log, topic_of
+from ...log.paths import TOPICS, group_name, is_timer_log, topic_of
 from ...log.read.reader import Reader
 from ...log.read.tables import table_of
 from ...log.topic.records import topic_names
@@ -240,6 +240,7 @@ class LakeView:
         for key, stored in self._under(GROUPS):
             name = key.removeprefix(GROUPS)
             try:
+                name = group_name(name)
                 record = decode_group(_content(stored), where=key)
             except PenstockError as error:
                 note(UnreadKind.GROUP, name, error)

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 
 from ...log.errors import InvalidArgument, LimitExceeded, PenstockError, TopicDeleted
+from ...log.paths import check_group_name, group_name
 from ...log.runtime.runtime import Runtime
 from ..cells.cells import WRITE_ID_BYTES, Cells
 from ..cells.document import Codec, Document
@@ -22,7 +23,6 @@ from ..groups.record import (
     GroupSettings,
     Position,
     check_agreement,
-    check_group_name,
     differences,
 )
 from ..limits import CELL_BYTES_MAX, CELL_STORED_BYTES_MAX, GROUP_BYTES_MAX
@@ -69,8 +69,7 @@ class GroupRegistry:
         for key, stored in sorted(read.items()):
             if isinstance(stored, PenstockError):
                 raise stored
-            check_group_name(name := key.removeprefix(GROUPS))
-            record = decode_group(stored.data, where=key)
+            name, record = group_name(key.removeprefix(GROUPS)), decode_group(stored.data, where=key)
             if not record.deleted:
                 found[name] = record
         return found

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from ...log.errors import DataDamaged, ForeignObject
 from ...log.format.sealed import read_footer, read_rows, write_file
 from ...log.format.stored_json import whole_number
-from ...log.paths import topic_folder
+from ...log.paths import group_folder, topic_folder
 from ...log.runtime.runtime import Runtime
 from ...log.stores.protocol import ObjectMissing, ObjectStore, Put, delete_all
 from ..cells.cells import Cells
@@ -46,7 +46,7 @@ class SpillObjects:
     queue: int
 
     def key(self, id: str) -> str:
-        return f"{waiting_of(self.topic)}{self.group}/{self.queue}/{id}{_SUFFIX}"
+        return f"{waiting_of(self.topic)}{group_folder(self.group)}/{self.queue}/{id}{_SUFFIX}"
 
     async def write(self, rows: WaitingRows) -> str:
         """Returns the object's id. Raises what the store raises."""
@@ -106,18 +106,18 @@ async def collect_spills(store: ObjectStore, cells: Cells, groups: GroupRegistry
             old[parts[0], queue_number].append((parts[2], info.key))
     records = await groups.all() if old else {}
     orphans = []
-    for (group, queue), objects in old.items():
-        record = records.get(group)
-        position = None if record is None else record.positions.get(topic)
-        generation = position.generations[queue] if position is not None and queue < len(position.generations) else None
-        named = await _named(cells, queue_key(group, topic, queue), generation)
+    names = {group_folder(group): group for group, record in records.items() if topic in record.positions}
+    for (folder, queue), objects in old.items():
+        named = set[str]()
+        if (group := names.get(folder)) is not None and queue < len(generations := records[group].positions[topic].generations):
+            named = await _named(cells, queue_key(group, topic, queue), generations[queue])
         orphans += [key for one, key in objects if one not in named]
     return await delete_all(store, orphans)
 
 
-async def _named(cells: Cells, key: str, generation: int | None) -> set[str]:
-    stored = None if generation is None else await cells.read(key)
-    if generation is None or stored is None:
+async def _named(cells: Cells, key: str, generation: int) -> set[str]:
+    stored = await cells.read(key)
+    if stored is None:
         return set()
     cell = decode_cell(stored.data, where=key)
     return {spill.id for spill in cell.spills} if cell.generation >= generation else set()

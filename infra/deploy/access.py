@@ -21,6 +21,7 @@ from ...coordinator.cells.keys import (
 )
 from ...coordinator.cells.keys import (
     GATEWAYS,
+    GROUPS,
     MEMBERS,
     PLAYERS,
     PRODUCER_GROUPS,
@@ -30,15 +31,13 @@ from ...coordinator.cells.keys import (
     TIMERS,
     TRANSACTIONS,
     WORKERS,
-    group_key,
     players_key,
 )
-from ...coordinator.groups.record import check_group_name
 from ...coordinator.registry.spill_objects import WAITING
 from ...coordinator.tables.objectstore import FOLDER as CELLS
 from ...coordinator.timers.role import TIMERS as TIMERS_ROLE
 from ...coordinator.transactions.checking.check_back_role import CHECKS
-from ...log.paths import DLQ_PREFIX, TOPICS, TopicPaths, timer_log_name, topic_folder
+from ...log.paths import DLQ_PREFIX, TOPICS, TopicPaths, dead_letter_topic, group_folder, timer_log_name, topic_folder
 from ...log.stage.jobs import TRANSACTION_JOBS
 from ...log.table.delta.delta_log import CHECKPOINT, COMMIT, DELTA_LOG, LAST_CHECKPOINT
 from ...log.table.iceberg.names import HINT, MANIFEST, METADATA, VERSION
@@ -119,7 +118,7 @@ def _of_topics(role: ProcessRole, worked_on: Sequence[TopicPaths], groups: Seque
             # The first dead letter creates the topic. Dead letters of an owner that died are looked up before they are written.
             letters = (_read(paths) | _append(paths) | KeyPatterns(put=(paths.settings,)) for paths in dead)
             # The record of redriven letters is in the lake, wherever the other cells are.
-            redrives = tuple(f"{CELLS}{REDRIVES}{group}/{ANY}" for group in groups or (ANY,))
+            redrives = tuple(f"{CELLS}{REDRIVES}{group}/{ANY}" for group in _parts(groups))
             remembered = _looked_up(*redrives) | KeyPatterns(put=redrives)
             return _united(_read(paths) for paths in worked_on) | _united(letters) | remembered | _TRIALS
         case ProcessRole.GATEWAY:
@@ -160,7 +159,7 @@ def _of_timers(role: ProcessRole, topics: Sequence[str]) -> KeyPatterns:
 
 def _of_spills(role: ProcessRole, topics: Sequence[str], groups: Sequence[str]) -> KeyPatterns:
     folders = [topic_folder(name) for name in topics] or [ANY]
-    of_groups = tuple(f"{WAITING}{folder}/{group}/{ANY}" for folder in folders for group in groups or (ANY,))
+    of_groups = tuple(f"{WAITING}{folder}/{group}/{ANY}" for folder in folders for group in _parts(groups))
     # Maintenance looks below every topic, timer logs too.
     logs = [topic_folder(timer_log_name(name)) for name in topics if not name.startswith(DLQ_PREFIX)]
     of_topics = tuple(f"{WAITING}{folder}/{ANY}" for folder in (*folders, *logs))
@@ -185,7 +184,7 @@ def cell_access(role: ProcessRole, topics: Sequence[str] = (), groups: Sequence[
             folders = [topic_folder(name) for name in topics] or [ANY]
             leases = [f"{ROLES}{folder}/{sync_group(ANY)}" for folder in folders]
             records = [f"{SYNCS}{folder}/{ANY}" for folder in folders]
-            written = (*_WORKER_CELLS, *leases, *records, group_key(sync_group(ANY)))
+            written = (*_WORKER_CELLS, *leases, *records, GROUPS + sync_group(ANY))
             return _looked_up(*written) | KeyPatterns(put=written, delete=_WORKER_CELLS)
         case ProcessRole.TRANSACTIONS:
             # Members have random names, so nothing tells those of one producer group from another's.
@@ -193,7 +192,7 @@ def cell_access(role: ProcessRole, topics: Sequence[str] = (), groups: Sequence[
             written = (*_WORKER_CELLS, *checks, PRODUCER_GROUPS, *_TRANSACTION_CELLS)
             return _looked_up(*written) | KeyPatterns(put=written, delete=_WORKER_CELLS)
         case ProcessRole.CONSUMER:
-            own = [pattern for group in groups or (ANY,) for pattern in _group_cells(group)]
+            own = [pattern for group in _parts(groups) for pattern in _group_cells(group)]
             return _looked_up(*_WORKER_CELLS, *own) | KeyPatterns(put=(*_WORKER_CELLS, *own), delete=_WORKER_CELLS)
         case ProcessRole.GATEWAY:
             # It lets go the first messages of a topic of type DELAY, until who maintains the lake knows of the topic.
@@ -206,7 +205,7 @@ def cell_access(role: ProcessRole, topics: Sequence[str] = (), groups: Sequence[
             # Operators write the principals of gateways.
             written = (
                 *_WORKER_CELLS,
-                group_key(ANY),
+                GROUPS + ANY,
                 f"{QUEUES}{ANY}/{ANY}",
                 *roles,
                 PRODUCER_GROUPS,
@@ -231,8 +230,14 @@ _WORKER_CELLS = (WORKERS + ANY,)
 _TRANSACTION_CELLS = (PRODUCERS + ANY, TRANSACTIONS + ANY)
 
 
+def _parts(groups: Sequence[str]) -> Sequence[str]:
+    """The parts of keys that stand for these groups, or for any."""
+    return list(map(group_folder, groups)) or [ANY]
+
+
 def _group_cells(group: str) -> tuple[str, ...]:
-    return group_key(group), f"{QUEUES}{group}/{ANY}", f"{MEMBERS}{group}/{ANY}"
+    """``group``: its part of the keys."""
+    return GROUPS + group, f"{QUEUES}{group}/{ANY}", f"{MEMBERS}{group}/{ANY}"
 
 
 def _paths(folder: str) -> TopicPaths:
@@ -293,8 +298,7 @@ _ALL_TIMER_FOLDERS = topic_folder(timer_log_name("x")).removesuffix("x") + ANY
 
 
 def _dlq_folder(group: str) -> str:
-    check_group_name(group)
-    return topic_folder(DLQ_PREFIX + group)
+    return topic_folder(dead_letter_topic(group))
 
 
 _ALL_DLQ_FOLDERS = _dlq_folder("x").removesuffix("x") + ANY

@@ -8,9 +8,9 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from ...consumers.dead_letters.redrive_cell import RedriveStates
-from ...consumers.dead_letters.writer import ORIGIN_TOPIC, QUEUE, REASON, dead_letter_topic, no_dead_letters, origin_of
+from ...consumers.dead_letters.writer import ORIGIN_TOPIC, QUEUE, REASON, no_dead_letters, origin_of
 from ...log import MessageView, TagFilter, TopicNotFound, views
-from ...log.paths import DLQ_PREFIX
+from ...log.paths import dead_letter_group, dead_letter_topic
 from ...log.read.reader import Reader
 from ...log.topic.topics import Topic
 from .bodies import BodyExcerpt, body_of_message
@@ -70,17 +70,17 @@ class StoredLetter:
 
 
 async def dead_letter_queues(lake: Lake) -> list[DeadLetterQueue]:
-    async def look(topic: str) -> DeadLetterQueue:
+    async def look(group: str, topic: str) -> DeadLetterQueue:
         found = await lake.describe_topic(topic)
         return DeadLetterQueue(
-            group=topic.removeprefix(DLQ_PREFIX),
+            group=group,
             topic=topic,
             messages=found.messages,
             last_stored=found.last_stored,
             retention=found.settings.retention,
         )
 
-    return [await look(name) for name in await lake.topics() if name.startswith(DLQ_PREFIX)]
+    return [await look(group, name) for name in await lake.topics() if (group := dead_letter_group(name)) is not None]
 
 
 @dataclass(frozen=True, slots=True)

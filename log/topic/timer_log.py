@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from ..errors import CallError, InvalidArgument, LimitExceeded, TopicNotFound
-from ..limits import TOPIC_NAME_CHARS_MAX
+from ..errors import CallError, InvalidArgument, TopicNotFound
 from ..message.message_type import MessageType
-from ..paths import DLQ_PREFIX, TIMER_PREFIX, TopicPaths, check_topic_name, is_timer_log, timer_log_name, topic_of
+from ..paths import DLQ_PREFIX, TopicPaths, check_topic_name, is_timer_log, timer_log_name, topic_of
 from ..runtime.runtime import Runtime
 from ..stores.protocol import ObjectStore
 from .records import not_found, read_record
@@ -50,11 +49,6 @@ def check_dead_letter_topic(name: str, settings: TopicSettings) -> None:
 def check_delay_topic_name(name: str) -> None:
     """Raise unless a topic of type DELAY, and so its timer log, can have this name."""
     check_topic_name(name)
-    longest = TOPIC_NAME_CHARS_MAX - len(TIMER_PREFIX)
-    if len(name) > longest:
-        raise LimitExceeded(
-            "the topic name is too long for a topic of type DELAY", expected=f"at most {longest} characters", observed=len(name)
-        )
     if name.startswith("%"):
         raise InvalidArgument("a dead-letter topic cannot be of type DELAY", object=name)
 

@@ -63,7 +63,7 @@ class LakeFace(ClosableFace[LakeT]):
     ) -> TopicRecord:
         """Create a topic; fine when it exists with these settings.
 
-        A name has letters, digits, ``_`` and ``-``, at most 127 (of type DELAY 120). ``message_type`` is NORMAL, FIFO, DELAY,
+        A name has letters, digits, ``.``, ``_`` and ``-``, at most 249. ``message_type`` is NORMAL, FIFO, DELAY,
         TRANSACTION, or MIXED for all of these but delayed messages. One queue gives a global order; idle queues cost nothing.
         Messages older than ``retention`` are dropped; a delayed message's age counts from its delivery time. So are messages beyond
         ``retention_bytes`` of table files in a queue. With ``iceberg`` maintenance lists the table in Iceberg's metadata beside Delta's.

@@ -12,13 +12,12 @@ from typing import Any
 
 from ...consumers.ranges.offsets import Place, QueuePositions
 from ...consumers.ranges.planned_columns import PlannedSchema
-from ...coordinator.groups.record import check_group_name
 from ...coordinator.lakes import LakePlace
 from ...log.errors import InvalidArgument
 from ...log.filter.tags import TagFilter
 from ...log.format.stored_json import whole_number
 from ...log.message.message import MESSAGE_SCHEMA, VALUE
-from ...log.paths import check_topic_name
+from ...log.paths import check_group_name, check_topic_name
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NUMBER_MAX = 2**63 - 1

@@ -15,7 +15,6 @@ from penstock.consumers.dead_letters.writer import (
     DeadLetter,
     DeadLetterWriter,
     dead_letter_properties,
-    dead_letter_topic,
     origin_of,
     original_properties,
     renumbered,
@@ -25,6 +24,7 @@ from penstock.coordinator.queues.keeper import OwnershipLost
 from penstock.log import InvalidArgument, LimitExceeded, Message, MessageType, MessageView, TopicLimits, TopicSettings
 from penstock.log.limits import MIB, PRODUCER_NAME_BYTES_MAX
 from penstock.log.message.message import check_message
+from penstock.log.paths import dead_letter_topic
 from penstock.log.topic.topics import create_topic
 from tests.consumers.letters import AT_ONCE, DLQ, Scene, ids, letters
 from tests.playing import played_on
@@ -164,11 +164,11 @@ async def test_queues_and_topics_with_the_same_sequences_do_not_meet(scene: Scen
 
 @played_on(Scene)
 async def test_longest_names(scene: Scene) -> None:
-    group, topic = "g" * 122, "t" * 127
+    group, topic = "g" * 249, "t" * 249
     with pytest.raises(LimitExceeded, match="the consumer group's name is too long"):
         dead_letter_topic(group + "g")
     with pytest.raises(InvalidArgument, match="bad consumer group name"):
-        dead_letter_topic("a/b")
+        dead_letter_topic("a\nb")
     names = {name_of("dead-letters", topic, queue) for queue in range(2)} | {name_of("dead-letters", topic[1:], 0)}
     assert len(names) == 3
     assert all(len(name.encode()) <= PRODUCER_NAME_BYTES_MAX for name in names)

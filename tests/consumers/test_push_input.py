@@ -91,7 +91,7 @@ def test_whatever_takes_one_argument_is_a_listener(lake: penstock.Lake, listener
         ({"dead_letter_policy": "forget"}, "no such dead_letter_policy.*continue, park"),
         ({"retry": 5}, "retry must be a RetryPolicy"),
         ({"delivery_order": "CONCURRENT", "dead_letter_policy": "park"}, "only an ORDERLY group can park"),
-        ({"group": "no group!"}, "bad consumer group name"),
+        ({"group": "no\ngroup"}, "bad consumer group name"),
         ({"group": ""}, "bad consumer group name"),
         ({"group": None}, "a consumer group's name must be a string"),
     ],

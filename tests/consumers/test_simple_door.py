@@ -133,7 +133,7 @@ def test_what_was_received_is_acknowledged_after_the_process_is_gone(tmp_path: P
         ({"start": "soon"}, InvalidArgument, "start is an offset"),
         ({"receive_max": 0}, InvalidArgument, "receive_max must be a positive whole number"),
         ({"max_attempts": 0}, InvalidArgument, "max_attempts must be a positive whole number"),
-        ({"group": "no spaces"}, InvalidArgument, "bad consumer group name"),
+        ({"group": "no\nlines"}, InvalidArgument, "bad consumer group name"),
         ({"topic": "none"}, TopicNotFound, "none"),
     ],
 )

@@ -22,13 +22,13 @@ from penstock.coordinator.groups.record import (
     GroupSettings,
     Position,
     check_agreement,
-    check_group_name,
 )
 from penstock.coordinator.groups.retry import ROCKETMQ_INTERVALS, RetryPolicy, RetrySchedule
 from penstock.coordinator.limits import CELL_BYTES_MAX
 from penstock.log import MessageType, TopicSettings
 from penstock.log.errors import DataDamaged, InvalidArgument, LimitExceeded, NewerFormatError, PenstockError
 from penstock.log.limits import QUEUES_MAX
+from penstock.log.paths import check_group_name
 
 INTERVALS = st.integers(0, 7 * 86_400).map(lambda seconds: timedelta(seconds=seconds))
 RETRIES = st.builds(
@@ -192,9 +192,9 @@ def test_types_are_named_in_capitals_or_not() -> None:
             "only an ORDERLY group can park",
         ),
         (lambda: check_group_name(7), InvalidArgument, "name must be a string.*int"),
-        (lambda: check_group_name("a.b"), InvalidArgument, "bad consumer group name.*letters, digits.*a.b"),
+        (lambda: check_group_name("a\nb"), InvalidArgument, "bad consumer group name.*ends a line.*a.*b"),
         (lambda: check_group_name("%DLQ%a"), InvalidArgument, "cannot begin like a dead-letter queue's"),
-        (lambda: check_group_name("x" * 123), LimitExceeded, "at most 122 characters.*123"),
+        (lambda: check_group_name("x" * 250), LimitExceeded, "at most 249 characters.*250"),
     ],
 )
 def test_what_makes_no_sense_is_refused(make: Callable[[], Any], error: type[PenstockError], said: str) -> None:

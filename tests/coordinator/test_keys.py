@@ -13,11 +13,10 @@ from penstock.coordinator.cells.keys import (
     worker_key,
     worker_of,
 )
-from penstock.coordinator.groups.record import GROUP_NAME_CHARS_MAX
 from penstock.coordinator.tables.protocol import check_cell_key
-from penstock.log.limits import TOPIC_NAME_CHARS_MAX
+from penstock.log.limits import GROUP_STORED_BYTES_MAX, TOPIC_NAME_CHARS_MAX
 
-GROUP = "g" * GROUP_NAME_CHARS_MAX
+GROUP = "g" * GROUP_STORED_BYTES_MAX
 TOPIC = "t" * TOPIC_NAME_CHARS_MAX
 
 
@@ -30,8 +29,8 @@ def test_every_table_takes_the_longest_of_them() -> None:
 
 
 def test_none_is_the_folder_of_another() -> None:
-    names = ["orders", "a", "1", "%DLQ%orders"]
-    keys = {queue_key("a", name, queue) for name in names for queue in range(12)}
+    names = ["orders", "a", "1", "%DLQ%orders", "orders.1", "a.b", "%DLQ%a!2fb"]
+    keys = {queue_key(group, name, queue) for name in names for queue in range(12) for group in ("a", "a/orders", "a/orders/1")}
     keys |= {role_key(name, "maintenance") for name in names} | {member_key("a", name, "1") for name in names}
     keys |= {group_key("a"), group_key("orders"), worker_key("a"), worker_key("orders"), players_key("orders")}
     assert not [(one, other) for one, other in permutations(keys, 2) if other.startswith(f"{one}/")]

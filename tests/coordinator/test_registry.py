@@ -96,7 +96,7 @@ def test_a_group_that_is_not_there_is_told() -> None:
             with pytest.raises(GroupNotFound, match=r"no such consumer group.*billing.*penstock group create"):
                 await call()
         with pytest.raises(InvalidArgument, match="bad consumer group name"):
-            await found.ensure("a b", {})
+            await found.ensure("a\nb", {})
 
     run(main)
 

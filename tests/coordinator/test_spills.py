@@ -171,21 +171,22 @@ class LaterClock(SystemClock):
         return super().wall_ms() + self.later_ms
 
 
-def test_the_collector_deletes_what_is_old_and_named_by_no_cell() -> None:
+@pytest.mark.parametrize("group", ["billing", "team/billing *"])
+def test_the_collector_deletes_what_is_old_and_named_by_no_cell(group: str) -> None:
     async def run() -> None:
         clock = LaterClock()
         store = MemoryStore(clock=clock)
         async with aio.connect(store=store) as lake:
             await lake.create_topic("orders", TopicSettings(queues=3))
             cells, groups = lake.coordination.cells, lake.coordination.groups
-            await groups.create("billing", GroupSettings())
-            await groups.begin("billing", "earlier", 1, origin)
-            await groups.begin("billing", "orders", 1, origin)
-            generation = (await groups.get("billing")).positions["orders"].generations[2]
-            own, rows = objects(store), WaitingRows.of(waiting(*range(9)))
+            await groups.create(group, GroupSettings())
+            await groups.begin(group, "earlier", 1, origin)
+            await groups.begin(group, "orders", 1, origin)
+            generation = (await groups.get(group)).positions["orders"].generations[2]
+            own, rows = replace(objects(store), group=group), WaitingRows.of(waiting(*range(9)))
             named, orphan, elsewhere = [await one.write(rows) for one in (own, own, replace(own, group="nobody"))]
             cell = QueueCell(generation=generation, spills=(rows.spill(named, 4),))
-            await cells.write(queue_key("billing", "orders", 2), encode_cell(cell), on=None, deadline_s=float("inf"))
+            await cells.write(queue_key(group, "orders", 2), encode_cell(cell), on=None, deadline_s=float("inf"))
 
             async def left() -> set[str]:
                 await collect_spills(store, cells, groups, "orders")
@@ -195,9 +196,9 @@ def test_the_collector_deletes_what_is_old_and_named_by_no_cell() -> None:
             assert await left() == {named, orphan, elsewhere}, "what is young may be named yet"
             clock.later_ms = ORPHAN_AGE_MS + 60_000
             assert await left() == {named}
-            found = await cells.read(queue_key("billing", "orders", 2))
+            found = await cells.read(queue_key(group, "orders", 2))
             again = structs.replace(cell, generation=generation - 1)
-            await cells.write(queue_key("billing", "orders", 2), encode_cell(again), on=found, deadline_s=float("inf"))
+            await cells.write(queue_key(group, "orders", 2), encode_cell(again), on=found, deadline_s=float("inf"))
             assert await left() == set(), "a cell of an earlier generation is reset before anything is done with it"
 
     async def origin() -> tuple[int, ...]:

@@ -8,10 +8,9 @@ from typing import Any, Final
 from google.protobuf.message import Message
 
 from ....coordinator.access.grants import Verb
-from ....log.paths import DLQ_PREFIX
 from ...access.authorizer import Right
 from ..protocol import rocketmq_pb2 as pb
-from ..protocol.resources import group_of, topic_of
+from ..protocol.resources import dead_letters_of, group_of, topic_of
 
 _SEND: Final = frozenset({Verb.SEND})
 _RECEIVE: Final = frozenset({Verb.RECEIVE})
@@ -36,7 +35,7 @@ def _received(group: pb.Resource, topic: pb.Resource) -> Iterator[Right]:
     """The right to join a group covers its dead letters."""
     yield _group(group)
     name = topic_of(topic)
-    if name != DLQ_PREFIX + group_of(group):
+    if name != dead_letters_of(group_of(group)):
         yield _RECEIVE, name
 
 

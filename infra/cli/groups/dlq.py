@@ -86,7 +86,8 @@ def read(
     **where: Any,  # noqa: ANN401 - as click parsed them
 ) -> bool:
     """Show the dead letters of a group, oldest first, with their origins and the reasons of their last failures."""
-    from ....consumers.dead_letters.writer import dead_letter_topic, no_dead_letters
+    from ....consumers.dead_letters.writer import no_dead_letters
+    from ....log.paths import dead_letter_topic
     from ...operating.letters import letter_document, redrives_of
     from ..messages.export import export, write_batches
     from ..messages.rendering import JsonLineOutput

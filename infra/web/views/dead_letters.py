@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from ....aio import Lake
-from ....log.paths import DLQ_PREFIX
+from ....log.paths import dead_letter_group
 from ...operating.letters import DeadLetterReader, dead_letters_of, letter_of
 from ..faults import PagePart
 from ..lakes.source import LakeSnapshot
@@ -56,7 +56,7 @@ async def gather(context: PageContext, request: PageRequest) -> DeadLettersPage:
     looked = await context.source.look()
     wanted = (request.text("filter") or "").lower()
     written = written_by_group(looked)
-    names = [name.removeprefix(DLQ_PREFIX) for name in looked.topics if name.startswith(DLQ_PREFIX)]
+    names = [group for name in looked.topics if (group := dead_letter_group(name)) is not None]
     names = sorted((name for name in names if wanted in name.lower()), key=lambda name: (-written.get(name, 0), name))
     span = Pagination.of(len(names), request.number("page"), rows=ROWS)
 

@@ -8,10 +8,11 @@ from datetime import datetime
 from typing import Literal
 
 from ....aio import Lake
-from ....consumers.dead_letters.writer import QUEUE, dead_letter_topic, origin_of, original_properties
+from ....consumers.dead_letters.writer import QUEUE, origin_of, original_properties
 from ....log import MessageView, TopicNotFound
 from ....log.errors import InvalidArgument, MessageNotFound
 from ....log.message.message import views
+from ....log.paths import dead_letter_topic
 from ....log.read.reader import Reader
 from ...operating.letters import DeadLetterReader, StoredLetter, letter_of
 from ..faults import PagePart

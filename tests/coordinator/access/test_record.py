@@ -63,6 +63,10 @@ def test_a_pattern_that_would_mean_something_else_is_refused(pattern: str) -> No
 
 def test_a_group_s_pattern_is_no_dead_letter_topic_s() -> None:
     assert Grant(JOIN, "billing-*").covers(JOIN, "billing-eu")
+    assert Grant(JOIN, "team/αβ *").covers(JOIN, "team/αβ group#1")
+    assert Grant(JOIN, "a*b").covers(JOIN, "a*b")
+    assert not Grant(JOIN, "a*b").covers(JOIN, "a-b")
+    assert Grant(RECEIVE, "inventory.*").covers(RECEIVE, "inventory.public.customers")
     with pytest.raises(InvalidArgument, match="bad pattern of groups"):
         Grant(JOIN, "%DLQ%*")
 

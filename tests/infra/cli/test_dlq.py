@@ -64,7 +64,7 @@ def test_a_lake_without_dead_letters(penstock: Penstock) -> None:
         assert "the consumer group has no dead-letter queue" in outcome.err
         assert "`penstock dlq list` names those that are there" in outcome.err
         assert json.loads(penstock("dlq", command, "biling", "--json", code=2).err)["error"] == "topic_not_found"
-        assert "bad consumer group name" in penstock("dlq", command, "a/b", code=2).err
+        assert "bad consumer group name" in penstock("dlq", command, "a\nb", code=2).err
 
 
 def test_people_see_where_a_dead_letter_comes_from_and_why(buried: Penstock) -> None:

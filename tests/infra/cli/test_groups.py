@@ -103,7 +103,7 @@ def test_altering_says_what_changes(penstock: Penstock) -> None:
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (["create", "a b"], "bad consumer group name"),
+        (["create", "a\nb"], "bad consumer group name"),
         (["create", "billing", "--order", "FIFO"], "'FIFO' is not one of"),
         (["create", "billing", "--order", "CONCURRENT"], "expected: delivery_order CONCURRENT"),
         (["create", "billing", "--max-attempts", "0"], "'0' is no number of attempts; write 1, 2, … or unlimited."),

@@ -113,7 +113,7 @@ def test_deleting_asks_first(penstock: Penstock) -> None:
     ("args", "message"),
     [
         (["create", "a b"], "bad topic name"),
-        (["create", "x" * 128], "the topic name is too long"),
+        (["create", "x" * 250], "the topic name is too long"),
         (["create", "x", "--queues", "0"], "queues must be a positive whole number"),
         (["create", "x", "--retention", "3 days"], "'3 days' is no duration; write 3d"),
         (["create", "x", "--retention-bytes", "many"], "'many' is no size; write 10GiB"),

@@ -240,6 +240,16 @@ def test_a_consumer_of_some_groups_buries_only_theirs() -> None:
         assert not allows(document, BUCKET.about("GetObject", f"coordination/{key}"))
 
 
+def test_a_group_s_name_is_no_pattern_of_a_policy() -> None:
+    document = policy([ProcessRole.CONSUMER], URL, topics=["a.b"], groups=["team/*"])
+    assert allows(document, BUCKET.about("PutObject", f"topics/dlq.team!2f!2a/{ENTRY}", if_absent=True))
+    assert allows(document, BUCKET.about("GetObject", f"topics/a.b/{ENTRY}"))
+    for kind, behind in (("groups", ""), ("queues", "/a.b/0"), ("redrives", "/1")):
+        assert allows(document, BUCKET.about("PutObject", f"coordination/{kind}/team!2f!2a{behind}"))
+        for other in ("team!2fbilling", "team", "team!2f!2a2"):
+            assert not allows(document, BUCKET.about("PutObject", f"coordination/{kind}/{other}{behind}"))
+
+
 def test_a_capture_and_a_sync_of_some_topics_know_no_others() -> None:
     document = policy([ProcessRole.CAPTURE, ProcessRole.SYNC], URL, topics=["orders"])
     for key in ("captures/{}/penstock.json", "topics/{}/topic.json", "coordination/roles/{}/sync-all", "coordination/syncs/{}/all"):
@@ -339,4 +349,4 @@ def test_only_lakes_on_s3_have_policies() -> None:
     with pytest.raises(InvalidArgument, match="bad topic name"):
         policy([ProcessRole.READER], URL, topics=["../other"])
     with pytest.raises(InvalidArgument, match="bad consumer group name"):
-        policy([ProcessRole.CONSUMER], URL, groups=["a/b"])
+        policy([ProcessRole.CONSUMER], URL, groups=["a\nb"])

@@ -222,7 +222,14 @@ async def large_objects_arrive_whole(store: ObjectStore) -> None:
 
 
 async def names_may_hold_what_tables_need(store: ObjectStore) -> None:
-    keys = ["t/_delta_log/00000000000000000000.json", "t/a b+c,d", "t/p@q~r", "t/queue=3/0-9-id.parquet", "t/ünï"]
+    keys = [
+        "t/_delta_log/00000000000000000000.json",
+        "t/a b+c,d",
+        "t/dlq.a.b!2f!20c",
+        "t/p@q~r",
+        "t/queue=3/0-9-id.parquet",
+        "t/ünï",
+    ]
     await put_all(store, keys)
     assert await keys_of(store, "t/") == keys
     for key in keys:

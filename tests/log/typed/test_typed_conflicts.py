@@ -124,11 +124,11 @@ def test_bad_rows_go_to_the_topic_beside_after_both_were_altered() -> None:
 
 def test_a_name_that_leaves_no_room_for_the_topic_beside_is_refused() -> None:
     with typed_lake("id int") as lake:
-        lake.lake.create_topic("o" * 120, schema="id int")
+        lake.lake.create_topic("o" * 242, schema="id int")
         with pytest.raises(
-            LimitExceeded, match=r"takes the rows that do not fit \(.*expected: at most 119 characters; observed: 120\)"
+            LimitExceeded, match=r"takes the rows that do not fit \(.*expected: at most 241 characters; observed: 242\)"
         ):
-            lake.lake.producer("o" * 120, invalid="topic")
+            lake.lake.producer("o" * 242, invalid="topic")
 
 
 ADDED: list[Any] = [pa.table({"id": pa.array([2], pa.int32()), "b": ["x"]}), [{"id": 2, "b": "x"}]]

@@ -82,6 +82,22 @@ def test_a_group_s_dead_letters_are_its_own() -> None:
     assert lacking(frozenset({JOIN}), pb.ReceiveMessageRequest(message_queue=others, group=BILLING)) is not None
 
 
+def test_a_group_that_only_rocketmq_writes_so_has_its_dead_letters_too() -> None:
+    letters = pb.MessageQueue(topic=pb.Resource(name="%DLQ%a|b%"))
+    request = pb.ReceiveMessageRequest(message_queue=letters, group=pb.Resource(name="a|b%"))
+    assert lacking(frozenset({Grant(Verb.JOIN, "a|b%")}), request) is None
+    pull = pb.QueryOffsetRequest(message_queue=letters)
+    assert lacking(frozenset(), pull) == (frozenset({Verb.RECEIVE}), "%DLQ%a!7cb!25")
+
+
+@pytest.mark.parametrize("name", ["a.b", "a b", "t" * 128])
+def test_names_that_only_the_lake_takes_are_refused_in_rocketmq_s_words(name: str) -> None:
+    with pytest.raises(StatusError, match="The specified topic"):
+        lacking(frozenset(), pb.QueryRouteRequest(topic=pb.Resource(name=name)))
+    with pytest.raises(StatusError, match="The specified group"):
+        lacking(frozenset(), pb.HeartbeatRequest(group=pb.Resource(name=name)))
+
+
 def test_a_name_that_is_none_is_refused() -> None:
     with pytest.raises(StatusError):
         lacking(frozenset({Grant(Verb.SEND, "*")}), pb.SendMessageRequest(messages=[pb.Message()]))

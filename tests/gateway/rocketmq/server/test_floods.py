@@ -234,7 +234,7 @@ def test_handles_that_are_too_long_are_neither_decoded_nor_kept() -> None:
     assert receipt_handle._decoded.cache_info().currsize == kept
     longest = ReceiptHandle(
         group="g" * 255,
-        topic="%DLQ%" + "t" * 122,
+        topic="%DLQ%" + "t" * 249,
         queue=4095,
         offset=2**62,
         generation=2**62,
@@ -243,7 +243,7 @@ def test_handles_that_are_too_long_are_neither_decoded_nor_kept() -> None:
         following=2**63 - 1,
     )
     assert ReceiptHandle.decode(longest.encode("00")) == longest
-    recall = RecallHandle("t" * 127, 2**62, 2**62, "i" * 128)
+    recall = RecallHandle("t" * 249, 2**62, 2**62, "i" * 128)
     assert RecallHandle.decode(recall.encode()) == recall
 
 
