@@ -15,6 +15,7 @@ from ..faults import ErrorResponse
 from ..json_schemas import Json, JsonSchemas
 from ..views.page import PageDefinition, QueryParameter
 from ..views.pages import DOWNLOADS, PAGES
+from .urls import GROUP, GROUP_IN_PATH
 
 _TOKEN: Json = {"name": "X-Form-Token", "in": "header", "required": True, "schema": {"type": "string"}}
 
@@ -107,7 +108,8 @@ def _path(path: str) -> str:
 
 
 def _name_in_path(name: str) -> Json:
-    return {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+    about = {"description": GROUP_IN_PATH} if name == GROUP else {}
+    return {"name": name, "in": "path", "required": True, **about, "schema": {"type": "string"}}
 
 
 def _parameter(one: QueryParameter) -> Json:

@@ -19,7 +19,7 @@ from ..views.pages import DOWNLOADS, PAGES
 from .events import stream
 from .openapi import openapi
 from .site import ConsoleSite, download, json_response, viewer_of
-from .urls import page_url
+from .urls import page_url, path_values
 
 T = TypeVar("T")
 Endpoint = Callable[[Request], Awaitable[Response]]
@@ -42,7 +42,7 @@ def page_request_of(page: LakeResource, request: Request) -> PageRequest:
     names = list(dict(request.query_params))
     if len(request.query_params.multi_items()) != len(names):
         raise InvalidArgument("a parameter is given twice", operation="show a page", object=page.name)
-    return page.parse_request({name: request.path_params[name] for name in page.names}, dict(request.query_params))
+    return page.parse_request(path_values({name: request.path_params[name] for name in page.names}), dict(request.query_params))
 
 
 async def in_time(work: Awaitable[T]) -> T:
