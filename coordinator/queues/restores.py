@@ -4,6 +4,7 @@ request.
 
 from __future__ import annotations
 
+import shlex
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
@@ -80,13 +81,14 @@ async def of_another_log(topic: Topic, queue: int, cell: QueueCell) -> str | Non
 
 
 def inconsistent(why: str, *, group: str, topic: str, queue: int) -> InconsistentRestore:
+    reset = shlex.join(["penstock", "group", "reset", group, topic])
     return InconsistentRestore(
         "what was put back from backups does not fit together, and to go on would pass messages over",
         operation="consume",
         object=f"{group}, {topic} queue {queue}",
         observed=why,
         hint=f"put back a coordination table that is as old as the bucket or older; or reset the group: lake.reset_offsets({group!r}, "
-        f"{topic!r}, 'earliest'), `penstock group reset {group} {topic} --to earliest`, or to a time before the backup",
+        f"{topic!r}, 'earliest'), `{reset} --to earliest`, or to a time before the backup",
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Final, Self, TypeAlias
 
@@ -70,7 +71,7 @@ class PrincipalAuthorizer:
             doing = " or ".join(sorted(verbs))
             raise Forbidden(
                 f"{principal} may not {doing} {verb.noun} {name}; an operator grants it by "
-                f"`penstock access grant {principal} --{max(verbs)} {name}`"
+                f"`penstock access grant {principal} --{max(verbs)} {shlex.quote(name)}`"
             )
 
 

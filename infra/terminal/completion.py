@@ -48,9 +48,15 @@ def groups(ctx: click.Context, _: click.Parameter, incomplete: str) -> Names:
 
 def message_ids(ctx: click.Context, _: click.Parameter, incomplete: str) -> Names:
     """Newest ids of the command's topic, its group's dead letters, or some topics, for ``shell_complete``."""
+    from ...log.errors import PenstockError
+    from ...log.paths import dead_letter_topic
+
     topic, group = _stated(ctx, "topic"), _stated(ctx, "group")
     if ctx.command_path.startswith("penstock dlq") and group:
-        topic = f"%DLQ%{group}"
+        try:
+            topic = dead_letter_topic(group)
+        except PenstockError:  # no group's name
+            return []
     elif ctx.command_path.startswith("penstock timer") and topic:
         topic = f"%TIMER%{topic}"
     return _looked_up(ctx, _message_ids_from(topic, incomplete))
@@ -98,6 +104,11 @@ def _given(ctx: click.Context, option: str) -> str | None:
         elif word.startswith(f"--{option}="):
             found = word.partition("=")[2] or found
     return found
+
+
+def _quoted(name: str) -> str:
+    """The name as one word of the line: zsh and fish quote it themselves."""
+    return shlex.quote(name) if os.environ.get("_PENSTOCK_COMPLETE") == "bash_complete" else name
 
 
 def _looked_up(ctx: click.Context, look: Look) -> Names:
@@ -153,7 +164,7 @@ def _topics_from(incomplete: str) -> Look:
         wanted = [name for name in begun if incomplete or not name.startswith(_OF_OUR_OWN)][:NAMES_MAX]
         records = await asyncio.gather(*(read_record(store, TopicPaths.of(name)) for name in wanted), return_exceptions=True)
         return [
-            CompletionItem(name, help=f"{record[0].settings.message_type}, {record[0].settings.queues} queues")
+            CompletionItem(_quoted(name), help=f"{record[0].settings.message_type}, {record[0].settings.queues} queues")
             for name, record in zip(wanted, records, strict=True)
             if isinstance(record, tuple) and not record[0].deleted
         ]
@@ -168,6 +179,7 @@ def _groups_from(coordination: str | None, incomplete: str) -> Look:
     from ...coordinator.cells.keys import GROUPS
     from ...coordinator.groups.codec import decode_group
     from ...coordinator.tables.open import open_table
+    from ...log.paths import group_folder, group_name
     from ...log.runtime.runtime import Runtime
 
     async def look(store: ObjectStore) -> Names:
@@ -175,13 +187,13 @@ def _groups_from(coordination: str | None, incomplete: str) -> Look:
         table = open_table(coordination, store=store, runtime=runtime)
         try:
             cells = Cells(table, runtime)
-            keys = (await cells.keys(GROUPS + incomplete))[:NAMES_MAX]
+            keys = (await cells.keys(GROUPS + (group_folder(incomplete) if incomplete else "")))[:NAMES_MAX]
             found = await asyncio.gather(*map(cells.read, keys))
         finally:
             await table.close()
         records = [(key, decode_group(one.data, where=key)) for key, one in zip(keys, found, strict=True) if one is not None]
         return [
-            CompletionItem(key.removeprefix(GROUPS), help=str(record.settings.delivery_order))
+            CompletionItem(_quoted(group_name(key.removeprefix(GROUPS))), help=str(record.settings.delivery_order))
             for key, record in records
             if not record.deleted
         ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -398,7 +399,7 @@ def not_seen(topic: Topic, left_out: Sequence[SkippedRange]) -> DataDamaged | No
                 "stand there",
                 operation="look for messages",
                 object=name,
-                hint=f"`penstock verify {name}` names what is damaged: put it back as it was. Retention ends this too",
+                hint=f"`penstock verify {shlex.quote(name)}` names what is damaged: put it back as it was. Retention ends this too",
             )
     return None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import cast
@@ -76,7 +77,7 @@ class _Watched:
                 operation="redrive",
                 object=self.group,
                 expected=f"at most {LOOKED_MAX:,}",
-                hint=f"use `penstock dlq redrive {self.group}`, which goes through any number",
+                hint=f"use `penstock dlq redrive {shlex.quote(self.group)}`, which goes through any number",
             )
         if not self.holds(letter):
             return False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -113,7 +114,7 @@ def _check_small(name: str, bounds: CheckBounds) -> None:
             object=name,
             expected=f"at most {OBJECTS_MAX:,} objects in the log, and {BYTES_MAX // MIB} MiB with the table",
             observed=f"{bounds.log_objects:,} objects or more, {(bounds.log_bytes + bounds.table_bytes) // MIB:,} MiB",
-            hint=f"use `penstock verify {name}`",
+            hint=f"use `penstock verify {shlex.quote(name)}`",
         )
 
 

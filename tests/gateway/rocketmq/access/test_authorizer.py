@@ -106,6 +106,8 @@ def test_a_signed_call_is_allowed_what_is_granted() -> None:
         )
         with pytest.raises(Forbidden, match=r"shop may not join group g; .* `penstock access grant shop --join g`"):
             await world.authorizer.allow(call, receive)
+        with pytest.raises(Forbidden, match=r"shop may not join group a\|b; .* --join 'a\|b'`"):
+            await world.authorizer.allow(call, pb.HeartbeatRequest(group=pb.Resource(name="a|b")))
 
     played(play)
 
