@@ -53,7 +53,7 @@ def live(lake: penstock.Lake) -> None:
         with lake.producer(LATER) as producer:
             producer.send(Message(b"later", delay=timedelta(milliseconds=1))).result(timeout=TIMEOUT_S)
         assert heard.get(timeout=TIMEOUT_S) == (LATER, b"later")
-        assert {one.group for worker in lake.workers(group=GROUP) for one in worker.heartbeat.members if one.group} == {GROUP}
+        assert len(lake.workers(group=GROUP)) == 1
     (letter,) = lake.reader(LETTERS).messages()
     assert letter.properties["DLQ_ORIGIN_TOPIC"] == TOPIC
     assert lake.redrive(GROUP).sent == 0
@@ -64,7 +64,11 @@ def live(lake: penstock.Lake) -> None:
     with lake.broadcast_consumer(TOPIC, group=GROUP, member="m", listener=lambda one: heard.put((one.topic, one.body))):
         assert heard.get(timeout=TIMEOUT_S) == (TOPIC, b"row")
     places = lake.trace(sent.message_id).places
-    assert {one.group for place in places for one in (*place.groups, *place.members)} == {GROUP}
+    assert (
+        {one.group for place in places for one in place.groups}
+        == {one.group for place in places for one in place.members}
+        == {GROUP}
+    )
     assert [place.dead_letter.group for place in places if place.dead_letter] == [GROUP]
     assert list(lake.groups()) == [GROUP]
     assert lake.describe_group(GROUP).queues
