@@ -60,7 +60,7 @@ FORMAT_EXTENDED = 2
 """The format of schemas, and of messages with a key, headers, or NULL instead of a body."""
 FORMATS_OF_LOGS = (FORMAT_BASIC, FORMAT_EXTENDED)
 FORMAT_SETTINGS = 3
-"""The format of the settings of a topic of type MIXED, or with limits of headers."""
+"""The format of the settings of a topic of type MIXED, with limits of headers, or with another routing than the default."""
 FORMATS_OF_SETTINGS = (*FORMATS_OF_LOGS, FORMAT_SETTINGS)
 SCHEMA_VERSIONS_KEPT = 100
 """The versions of a schema that a topic's state remembers."""

@@ -96,6 +96,7 @@ if TYPE_CHECKING:
     from penstock.log import Receipt as Receipt
     from penstock.log import ReopenError as ReopenError
     from penstock.log import RetryError as RetryError
+    from penstock.log import Routing as Routing
     from penstock.log import SchemaLike as SchemaLike
     from penstock.log import SchemaVersion as SchemaVersion
     from penstock.log import SendResult as SendResult

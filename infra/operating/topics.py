@@ -50,6 +50,7 @@ class TopicConfiguration:
     message_type: str
     typed: bool
     queues: int
+    routing: str
     retention: timedelta | None
     """None: for ever."""
     retention_bytes: int | None
@@ -68,6 +69,7 @@ class TopicConfiguration:
             message_type=str(settings.message_type),
             typed=settings.schema is not None,
             queues=settings.queues,
+            routing=str(settings.routing),
             retention=settings.retention,
             retention_bytes=settings.retention_bytes,
             limits=TopicLimitValues.of(settings.limits),

@@ -1,9 +1,12 @@
-"""Routes messages to queues: ``pmod(xxhash64(message_group), queues)``.
+"""Routes messages to queues: a hash of the message group's UTF-8 bytes, modulo the number of queues.
 
-``xxhash64`` is Spark's: XXH64 of the UTF-8 bytes with seed 42, as a signed 64-bit number.
+By default it is Spark's ``pmod(xxhash64(message_group), queues)``: XXH64 with seed 42, as a signed 64-bit number. Kafka's clients choose by others.
 """
 
 from __future__ import annotations
+
+import struct
+import zlib
 
 import numpy as np
 import numpy.typing as npt
@@ -11,13 +14,39 @@ import pyarrow as pa
 import xxhash
 
 from ..errors import InvalidArgument
+from .routing_type import Routing
 
 _SEED = 42
+_32_BITS = 0xFFFFFFFF
+_31_BITS = 0x7FFFFFFF
 
 
-def queue_of(message_group: str, queues: int) -> int:
-    unsigned = xxhash.xxh64_intdigest(message_group.encode(), _SEED)
-    return (unsigned - 2**64 if unsigned >= 2**63 else unsigned) % queues
+def queue_of(message_group: str, queues: int, routing: Routing = Routing.XXHASH64) -> int:
+    """The queue of a message group in a topic with so many queues."""
+    data = message_group.encode()
+    match routing:
+        case Routing.XXHASH64:
+            unsigned = xxhash.xxh64_intdigest(data, _SEED)
+            return (unsigned - 2**64 if unsigned >= 2**63 else unsigned) % queues
+        case Routing.MURMUR2:
+            return (_murmur2(data) & _31_BITS) % queues
+        case Routing.CRC32:
+            return zlib.crc32(data) % queues
+
+
+def _murmur2(data: bytes) -> int:
+    """Kafka's ``Utils.murmur2``, as an unsigned number."""
+    multiplier = 0x5BD1E995
+    whole = len(data) & ~3
+    hashed = 0x9747B28C ^ len(data)
+    for (word,) in struct.iter_unpack("<I", data[:whole]):
+        word = word * multiplier & _32_BITS
+        word = (word ^ word >> 24) * multiplier & _32_BITS
+        hashed = (hashed * multiplier & _32_BITS) ^ word
+    if rest := data[whole:]:
+        hashed = (hashed ^ int.from_bytes(rest, "little")) * multiplier & _32_BITS
+    hashed = (hashed ^ hashed >> 13) * multiplier & _32_BITS
+    return hashed ^ hashed >> 15
 
 
 def check_queue(queue: object, queues: int, topic: str) -> None:
@@ -32,8 +61,8 @@ class Router:
 
     _REMEMBERED_MAX = 100_000
 
-    def __init__(self, queues: int, *, first: int = 0) -> None:
-        self.queues = queues
+    def __init__(self, queues: int, routing: Routing = Routing.XXHASH64, *, first: int = 0) -> None:
+        self.queues, self._routing = queues, routing
         self._queue_of: dict[str, int] = {}
         self._next = first
 
@@ -47,7 +76,7 @@ class Router:
             in_turn = self._in_turn(len(groups))
             return np.sort(in_turn) if in_runs else in_turn
         encoded = groups if pa.types.is_dictionary(groups.type) else groups.dictionary_encode()
-        of_value = np.fromiter((self._queue(group) for group in encoded.dictionary.to_pylist()), np.int32, len(encoded.dictionary))
+        of_value = np.fromiter((self.queue(group) for group in encoded.dictionary.to_pylist()), np.int32, len(encoded.dictionary))
         if groups.null_count == 0:
             return of_value[encoded.indices.to_numpy()]
         missing = groups.is_null().to_numpy(zero_copy_only=False)
@@ -59,10 +88,10 @@ class Router:
         start, self._next = self._next, (self._next + count) % self.queues
         return ((start + np.arange(count)) % self.queues).astype(np.int32)
 
-    def _queue(self, group: str) -> int:
+    def queue(self, group: str) -> int:
         found = self._queue_of.get(group)
         if found is None:
             if len(self._queue_of) >= self._REMEMBERED_MAX:
                 self._queue_of.clear()
-            found = self._queue_of[group] = queue_of(group, self.queues)
+            found = self._queue_of[group] = queue_of(group, self.queues, self._routing)
         return found

@@ -106,7 +106,7 @@ class Producer:
         self._appender, self._generation, self.epoch, self._options = appender, generation, epoch, options
         self.id = id
         queues = 1 if self._delays else settings.queues
-        self._router = Router(queues, first=runtime.random.randrange(queues))
+        self._router = Router(queues, settings.routing, first=runtime.random.randrange(queues))
         self._now_s = runtime.clock.monotonic_s
         self._sequences = Sequences(last_sequence, named=epoch is not None)
         self._accepted = last_sequence

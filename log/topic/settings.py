@@ -31,6 +31,7 @@ from ..limits import (
     plain,
 )
 from ..message.message_type import MessageType
+from ..message.routing_type import Routing
 
 if TYPE_CHECKING:
     from ..schema.topic_schema import TopicSchema  # most topics have no schema, and a list of topics is to be quick
@@ -55,6 +56,8 @@ class TopicSettings:
     message_type: MessageType = MessageType.NORMAL
     queues: int = QUEUES_DEFAULT
     """Fixed at creation. One queue gives a global order."""
+    routing: Routing = Routing.XXHASH64
+    """How message groups find their queues: ``xxhash64``, or as Kafka's clients do, ``murmur2`` or ``crc32``. Fixed at creation."""
     retention: OptionalDurationField = field_default(RETENTION_DEFAULT)
     """The time for which messages are kept; None: for ever."""
     retention_bytes: int | None = None
@@ -81,6 +84,10 @@ class TopicSettings:
             object.__setattr__(self, "message_type", named(MessageType, self.message_type))
         except ValueError as error:
             raise InvalidArgument("no such message type", expected=", ".join(MessageType), observed=self.message_type) from error
+        try:
+            object.__setattr__(self, "routing", named(Routing, self.routing))
+        except ValueError as error:
+            raise InvalidArgument("no such routing", expected=", ".join(Routing), observed=plain(self.routing)) from error
         if not is_positive(self.queues):
             raise InvalidArgument("queues must be a positive whole number", observed=repr(self.queues))
         if self.queues > QUEUES_MAX:
@@ -172,6 +179,7 @@ class _SettingsForm(StoredForm, frozen=True):
     tag: Name | None = None
     keys: tuple[Name, ...] = ()
     bloom: tuple[Name, ...] = ()
+    routing: str = Routing.XXHASH64
 
 
 class _RecordForm(StoredForm, frozen=True):
@@ -194,6 +202,8 @@ def encode_record(record: TopicRecord) -> bytes:
         del settings[name]
     if not record.settings.iceberg:
         del settings["iceberg"]
+    if record.settings.routing is Routing.XXHASH64:
+        del settings["routing"]
     if schema is not None:
         labels = {name: given for name in _OF_SCHEMA[1:] if (given := getattr(record.settings, name))}
         from ..format.schema_form import schema_form
@@ -215,7 +225,8 @@ def encode_record(record: TopicRecord) -> bytes:
 def _format(settings: TopicSettings) -> int:
     """The lowest format whose readers know all of these settings."""
     limits = settings.limits
-    if settings.message_type is MessageType.MIXED or limits.max_headers_bytes is not None or limits.max_headers is not None:
+    has_header_limits = limits.max_headers_bytes is not None or limits.max_headers is not None
+    if settings.message_type is MessageType.MIXED or settings.routing is not Routing.XXHASH64 or has_header_limits:
         return FORMAT_SETTINGS
     return FORMAT_BASIC if settings.schema is None and not settings.iceberg else FORMAT_EXTENDED
 
@@ -234,6 +245,7 @@ def decode_record(data: bytes, *, where: str) -> TopicRecord:
         settings = TopicSettings(
             message_type=MessageType(values.message_type),
             queues=values.queues,
+            routing=Routing(values.routing),
             retention=None if values.retention is None else timedelta(seconds=values.retention),
             retention_bytes=values.retention_bytes,
             limits=TopicLimits(**limits),

@@ -16,6 +16,7 @@ from penstock.log import (
     ForkedError,
     MessageType,
     ProducerOptions,
+    Routing,
     TopicLimits,
     TopicRecord,
     TopicSettings,
@@ -51,6 +52,7 @@ class LakeFace(ClosableFace[LakeT]):
         *,
         message_type: MessageType | str = MessageType.NORMAL,
         queues: int = 16,
+        routing: Routing | str = Routing.XXHASH64,
         retention: Duration | None = timedelta(days=3),
         retention_bytes: int | None = None,
         limits: TopicLimits | None = None,
@@ -65,6 +67,8 @@ class LakeFace(ClosableFace[LakeT]):
 
         A name has letters, digits, ``.``, ``_`` and ``-``, at most 249. ``message_type`` is NORMAL, FIFO, DELAY,
         TRANSACTION, or MIXED for all of these but delayed messages. One queue gives a global order; idle queues cost nothing.
+        ``routing`` is how message groups find their queues: ``xxhash64``, or ``murmur2`` or ``crc32`` as Kafka's clients do.
+
         Messages older than ``retention`` are dropped; a delayed message's age counts from its delivery time. So are messages beyond
         ``retention_bytes`` of table files in a queue. With ``iceberg`` maintenance lists the table in Iceberg's metadata beside Delta's.
 
@@ -77,6 +81,7 @@ class LakeFace(ClosableFace[LakeT]):
         settings = TopicSettings(
             message_type=message_type,  # type: ignore[arg-type]
             queues=queues,
+            routing=routing,  # type: ignore[arg-type]
             retention=retention,
             retention_bytes=retention_bytes,
             limits=limits or TopicLimits(),

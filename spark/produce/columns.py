@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, TypeAlias, Union
 from ...log.errors import InvalidArgument, MessageTypeMismatch
 from ...log.message.message import SEND_SCHEMA
 from ...log.message.message_type import MessageType
+from ...log.message.routing import Router
+from ...log.message.routing_type import Routing
 from ...log.topic.settings import TopicSettings
 from ..partitioning import in_partitions
 from ..versions import TIMES_IN_JSON, require
@@ -64,7 +66,7 @@ def ordered(df: DataFrame, mapping: MessageColumns, settings: TopicSettings) -> 
     """
     found = found_columns(df, mapping, settings)
     body = _body(df, mapping)
-    return in_order(df, mapping, settings.queues, {**found, "body": body}, content=body)
+    return in_order(df, mapping, settings, {**found, "body": body}, content=body)
 
 
 def found_columns(df: DataFrame, mapping: MessageColumns, settings: TopicSettings) -> dict[str, Column]:
@@ -77,7 +79,7 @@ def found_columns(df: DataFrame, mapping: MessageColumns, settings: TopicSetting
 def in_order(
     df: DataFrame,
     mapping: MessageColumns,
-    queues: int,
+    settings: TopicSettings,
     fields: dict[str, Column],
     *,
     content: Column,
@@ -89,20 +91,39 @@ def in_order(
     fields = dict(fields)
     if is_routed(mapping):
         # A row without a group is routed by its content: a task that is tried again must send it the same way.
-        hashed = F.xxhash64(content)
+        routed = _hashed(content, settings.queues)
         if (group := fields.get("message_group")) is not None:
-            hashed = F.when(group.isNotNull(), F.xxhash64(group)).otherwise(hashed)
-        routed = F.pmod(hashed, F.lit(queues)).cast("int")
+            routed = F.when(group.isNotNull(), _routed(group, settings)).otherwise(routed)
         fields["queue"] = F.coalesce(fields["queue"], routed) if "queue" in fields else routed
     staged = df.withColumns({_PREFIX + name: column for name, column in fields.items()})
     if is_routed(mapping):
         at = F.col(_PREFIX + "queue")
-        tasks = min(queues, df.sparkSession.sparkContext.defaultParallelism)
+        tasks = min(settings.queues, df.sparkSession.sparkContext.defaultParallelism)
         # Partitioning by number gives each queue to one task for sure, while two hashes may meet in one task and leave another idle.
         staged = in_partitions(staged, tasks, F.pmod(at, F.lit(tasks)))
         staged = staged.sortWithinPartitions(at, *(_resolved(df, one, "order_by") for one in mapping.order_by))
     names = [*(name for name in STAGED if name in fields), *(name for name in fields if name not in STAGED)]
     return staged.select(*(F.col(quoted(_PREFIX + name)).alias(name) for name in names if name not in unstaged))
+
+
+def _hashed(column: Column, queues: int) -> Column:
+    from pyspark.sql import functions as F
+
+    return F.pmod(F.xxhash64(column), F.lit(queues)).cast("int")
+
+
+def _routed(group: Column, settings: TopicSettings) -> Column:
+    """The queue of a message group, NULL of none; by an Arrow UDF where Spark's SQL has no such hash."""
+    from pyspark.sql import functions as F
+
+    if settings.routing is Routing.XXHASH64:
+        return _hashed(group, settings.queues)
+    router = Router(settings.queues, settings.routing)
+
+    def queue(group: str | None) -> int | None:
+        return None if group is None else router.queue(group)
+
+    return F.udf(queue, "int", useArrow=True)(group)
 
 
 def is_routed(mapping: MessageColumns) -> bool:

@@ -66,7 +66,8 @@ def upload_rows(
     """Upload the rows as parts, in order. Raises `CallError` for rows that the topic does not take."""
     opened = lakes.open(upload.place)
     store, runtime = opened.lake.store, opened.lake.runtime
-    prefix, router, done_rows = runtime.random.getrandbits(64), Router(upload.settings.queues), 0
+    router = Router(upload.settings.queues, upload.settings.routing)
+    prefix, done_rows = runtime.random.getrandbits(64), 0
 
     def send(table: pa.Table, number: int, first_row: int) -> UploadedPart:
         ids = MessageIds(prefix, first_row)

@@ -47,7 +47,7 @@ def ordered_fields(
     # Tasks take the group from the field themselves, and check it; here it only routes.
     unstaged = () if rules.message_group is None else ("message_group",)
     content = json_of(df, F.struct(*fields.values()))
-    return mapping, in_order(df, mapping, settings.queues, {**found, **fields}, content=content, unstaged=unstaged)
+    return mapping, in_order(df, mapping, settings, {**found, **fields}, content=content, unstaged=unstaged)
 
 
 def check_fields(names: Sequence[str], schema: StructType, rules: RowRules, *, operation: str) -> None:

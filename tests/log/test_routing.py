@@ -1,13 +1,15 @@
-"""Messages go to the queues that Spark's ``xxhash64`` says, in Python and in SQL alike."""
+"""Messages go to the queues that Spark's ``xxhash64`` says, in Python and in SQL alike, or to those of Kafka's clients."""
 
 from __future__ import annotations
+
+import zlib
 
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.log import queue_of
+from penstock.log import Routing, queue_of
 from penstock.log.message.routing import Router
 
 # Computed by Spark 4.2: SELECT xxhash64(g), pmod(xxhash64(g), 16)
@@ -34,6 +36,46 @@ def test_queues_are_those_of_spark(group: str, hashed: int, queue: int) -> None:
     assert queue_of(group, 16) == queue
     for queues in (1, 2, 3, 7, 100, 4096):
         assert queue_of(group, queues) == hashed % queues
+
+
+# Of Kafka's UtilsTest: what Java's Utils.murmur2 gives
+FROM_KAFKA = [
+    ("21", -973932308),
+    ("foobar", -790332482),
+    ("a-little-bit-long-string", -985981536),
+    ("a-little-bit-longer-string", -1486304829),
+    ("lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8", -58897971),
+    ("abc", 479470107),
+]
+
+
+@pytest.mark.parametrize(("group", "hashed"), FROM_KAFKA)
+def test_murmur2_is_that_of_kafkas_java_client(group: str, hashed: int) -> None:
+    for queues in (1, 2, 3, 7, 100, 4096):
+        assert queue_of(group, queues, Routing.MURMUR2) == (hashed & 0x7FFFFFFF) % queues
+
+
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
+
+
+@given(TEXTS, st.integers(1, 300))
+def test_murmur2_agrees_with_another_client_of_kafka(group: str, queues: int) -> None:
+    oracle = pytest.importorskip("kafka.partitioner.default")
+    assert queue_of(group, queues, Routing.MURMUR2) == (oracle.murmur2(group.encode()) & 0x7FFFFFFF) % queues
+
+
+@given(TEXTS, st.integers(1, 300))
+def test_crc32_is_that_of_librdkafka(group: str, queues: int) -> None:
+    assert queue_of("123456789", 2**32, Routing.CRC32) == 0xCBF43926, "as every CRC-32 of this kind"
+    assert queue_of(group, queues, Routing.CRC32) == zlib.crc32(group.encode()) % queues
+
+
+@pytest.mark.parametrize("routing", Routing)
+def test_a_router_goes_by_its_routing(routing: Routing) -> None:
+    groups = [group for group, _, _ in FROM_SPARK]
+    routed = Router(16, routing).route(pa.array(groups)).tolist()
+    assert routed == [queue_of(group, 16, routing) for group in groups]
+    assert sum(queue != queue_of(group, 16) for group, queue in zip(groups, routed, strict=True)) > 8 or routing == "xxhash64"
 
 
 GROUPS = st.lists(st.none() | st.text(st.characters(exclude_categories=["Cs"]), max_size=8), max_size=40)

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from penstock.log.errors import NewerFormatError
+from penstock.log import Routing
+from penstock.log.errors import InvalidArgument, NewerFormatError
 from penstock.log.format.stored_json import StoredForm, parse_stored
 from penstock.log.limits import FORMATS_OF_LOGS, TopicLimits
 from penstock.log.topic.settings import TopicRecord, TopicSettings, decode_record, encode_record
@@ -27,6 +28,8 @@ def encoded(**settings: Any) -> bytes:
     "settings",
     [
         {"message_type": "MIXED"},
+        {"routing": "murmur2"},
+        {"routing": "crc32", "message_type": "FIFO"},
         {"limits": TopicLimits(max_headers=10_000)},
         {"limits": TopicLimits(max_headers_bytes=2**20)},
     ],
@@ -38,6 +41,12 @@ def test_settings_that_earlier_versions_do_not_know_say_so(settings: dict[str, A
         NewerFormatError, match=r"another version.*expected: format 1 or 2; observed: format 3.*upgrade this process"
     ):
         parse_stored(data, Earlier, what="settings", where="here", formats=FORMATS_OF_LOGS)
+
+
+def test_a_routing_is_one_of_three() -> None:
+    assert TopicSettings(routing="MURMUR2").routing is Routing.MURMUR2  # type: ignore[arg-type]
+    with pytest.raises(InvalidArgument, match=r"no such routing.*expected: xxhash64, murmur2, crc32; observed: 'fnv1a'"):
+        TopicSettings(routing="fnv1a")  # type: ignore[arg-type]
 
 
 def test_other_settings_are_stored_as_before() -> None:

@@ -75,8 +75,8 @@ class HalfMessageSender:
         _at_most("topics", len(self.topics) + (sent is None), TOPICS_MAX)
         _at_most("sends to one topic", 1 + (0 if sent is None else len(sent.parts)), PARTS_MAX)
         if sent is None:
-            queues = opened.settings.queues
-            sent = self.topics[name] = StagedHalves(opened, Router(queues, first=self._runtime.random.randrange(queues)))
+            queues, routing = opened.settings.queues, opened.settings.routing
+            sent = self.topics[name] = StagedHalves(opened, Router(queues, routing, first=self._runtime.random.randrange(queues)))
         if self.id is None:
             self.member = self._own.choose(self._group)
             self.id = new_transaction(self.member, self._runtime)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ....log import ForeignObject, MessageType, TopicLimits
+from ....log import ForeignObject, MessageType, Routing, TopicLimits
 from ....log.limits import HEADERS_MAX
 from ....log.paths import DLQ_PREFIX, timer_log_name
 from ....log.topic.settings import QUEUES_DEFAULT, RETENTION_DEFAULT
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 _QUEUES_SHOWN = 32
 _TYPE = click.Choice([kind.value for kind in MessageType], case_sensitive=False)
+_ROUTING = click.Choice([one.value for one in Routing], case_sensitive=False)
 
 
 @click.group(cls=CommandGroup)
@@ -90,6 +91,8 @@ def _refuse_fixed(_: click.Context, param: click.Parameter, value: object) -> No
         why = {
             "queues": "The number of queues is fixed at creation, as a message group's queue follows from it: with another number its "
             "messages would lie in two queues, and lose their order.",
+            "routing": "A topic's routing is fixed at creation, as with another one a message group's messages would lie in two queues, and lose "
+            "their order.",
             "type": "A topic's type is fixed at creation: consumers and producers rely on what its messages have.",
         }
         assert param.name is not None, "it is one of these"
@@ -97,7 +100,7 @@ def _refuse_fixed(_: click.Context, param: click.Parameter, value: object) -> No
 
 
 fixed = options(
-    *(click.option(name, hidden=True, expose_value=False, callback=_refuse_fixed) for name in ("--type", "--queues")),
+    *(click.option(name, hidden=True, expose_value=False, callback=_refuse_fixed) for name in ("--type", "--queues", "--routing")),
 )
 
 
@@ -120,6 +123,13 @@ def _listed(fields: str | None) -> list[str]:
     "--queues", type=int, help="Fixed at creation; 1 gives a global order.  [default: 16; 1 for a dead-letter queue, %DLQ%GROUP]"
 )
 @click.option(
+    "--routing",
+    type=_ROUTING,
+    default="xxhash64",
+    show_default=True,
+    help="How message groups find their queues, fixed at creation: as Kafka's Java client does (murmur2), librdkafka (crc32), or Spark's SQL.",
+)
+@click.option(
     "--schema",
     metavar="SQL|@FILE",
     help="The topic's messages are rows of these fields: Spark's SQL ('id bigint not null, at timestamp'), or a file of SQL, JSON Schema "
@@ -140,6 +150,7 @@ def create(
     topic: str,
     message_type: str,
     queues: int | None,
+    routing: str,
     schema: str | None,
     message_group: str | None,
     tag: str | None,
@@ -164,6 +175,7 @@ def create(
             topic,
             message_type=message_type,
             queues=queues,
+            routing=routing,
             schema=None if schema is None else schema_source(schema),
             message_group=message_group,
             tag=tag,
@@ -347,6 +359,7 @@ _FACTS: output.Columns = {
     "keys from": lambda found: ", ".join(found.settings.keys) or None,
     "Bloom filters of": lambda found: ", ".join(found.settings.bloom) or None,
     "queues": "settings.queues",
+    "routing": "settings.routing",
     "kept": lambda found: _kept(found.settings),
     "listed for": lambda found: "Delta, Iceberg" if found.settings.iceberg else None,
     "limits": lambda found: _plain(found.settings.limits),

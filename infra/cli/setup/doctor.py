@@ -234,7 +234,8 @@ _COLOURS = {"ok": "green", "problem": "red", "note": "yellow"}
 def command(session: CommandSession, url: str | None) -> int:
     """Check the store at URL (default: the lake) and this machine, and say what to do about every problem.
 
-    Writes a few objects under .probe/ and .doctor/, and removes them. The exit code is 1 when there is a problem. Notes are about parts
+    Writes a few objects under .probe/ and .doctor/, and removes them. Of the newest messages it looks whether each message group lies in
+    the queue that the topic's routing says. The exit code is 1 when there is a problem. Notes are about parts
     that only some uses need.
     """
     problems = 0
@@ -244,7 +245,11 @@ def command(session: CommandSession, url: str | None) -> int:
         problems += check.status == "problem"
         _show(session, check)
 
+    from .routing_check import check_routing
+
     check_store(url or session.lake_url, found)
+    if not problems:
+        check_routing(url or session.lake_url, found)
     for check in machine_checks():
         found(check)
     return OTHER if problems else 0

@@ -91,7 +91,7 @@ async def gather(context: PageContext, request: PageRequest) -> MessageGroupPage
 
     async def ordered(lake: Lake) -> MessageGroupContent:
         reader, stored = await lake.reader(name), await lake.topic(name)
-        home = queue_of(message_group, stored.settings.queues)
+        home = queue_of(message_group, stored.settings.queues, stored.settings.routing)
         topic = await extent(reader, None, also=home)
         cells = await cells_of(lake, lake.coordination, stored, queues=[home], groups=groups)
         held = {} if request.text("before") or request.text("after") else heads_of(cells, message_group)

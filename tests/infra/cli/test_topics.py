@@ -68,6 +68,15 @@ def test_keeping_less_asks_first(penstock: Penstock) -> None:
     assert (now["retention_s"], now["retention_bytes"], now["limits"]["max_message_group_bytes"]) == (None, None, 32)
 
 
+def test_a_routing_is_chosen_at_creation_and_shown(penstock: Penstock) -> None:
+    penstock("topic", "create", "orders", "--type", "MIXED", "--routing", "murmur2", "--queues", "3")
+    (listed,) = penstock("topic", "list", "--json").rows
+    assert (listed["message_type"], listed["routing"]) == ("MIXED", "murmur2")
+    assert ["routing", "murmur2"] in [line.split() for line in penstock("topic", "describe", "orders").out.splitlines()]
+    assert "routing is fixed at creation" in penstock("topic", "alter", "orders", "--routing", "crc32", code=2).err
+    assert "exists with other settings" in penstock("topic", "create", "orders", "--type", "MIXED", "--queues", "3", code=2).err
+
+
 def test_headers_have_the_limits_of_properties_or_their_own(penstock: Penstock) -> None:
     def limits() -> tuple[int, int]:
         (topic,) = penstock("topic", "list", "--json").rows

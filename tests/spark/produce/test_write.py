@@ -15,7 +15,7 @@ import pytest
 
 import penstock
 from penstock.coordinator.lakes import LakePlace, lakes
-from penstock.log import queue_of
+from penstock.log import Routing, queue_of
 from penstock.log.errors import (
     FencedError,
     InvalidArgument,
@@ -96,6 +96,26 @@ def test_a_mixed_topic_takes_rows_with_and_without_a_group(spark: SparkSession, 
     assert {one.queue for one in found if one.message_group is None} == set(range(QUEUES)), "by their content"
     write_ordered(rows.select("id"), lake, "mixed", message_group=None, order_by=())
     assert len(read(lake, "mixed")) == 160
+
+
+@pytest.mark.parametrize("routing", [Routing.MURMUR2, Routing.CRC32])
+def test_groups_go_by_the_topics_routing(spark: SparkSession, lake: penstock.Lake, routing: Routing) -> None:
+    lake.create_topic("kafkas", message_type="MIXED", queues=QUEUES, routing=routing)
+    rows = spark.sql("SELECT IF(id % 9 = 0, NULL, concat('ü', id % 17)) user, id seq FROM range(300)")
+    result = write_ordered(rows, lake, "kafkas", message_group="user", order_by="seq")
+    found = read(lake, "kafkas")
+    assert result.rows == len(found) == 300
+    grouped = [one for one in found if one.message_group is not None]
+    assert all(one.queue == queue_of(str(one.message_group), QUEUES, routing) for one in grouped)
+    for group in {one.message_group for one in grouped}:
+        numbers = [one.json()["seq"] for one in grouped if one.message_group == group]
+        assert numbers == sorted(numbers)
+    rows.selectExpr("user message_group", "CAST(CAST(seq AS STRING) AS BINARY) body").write.format("penstock").mode(
+        "append"
+    ).options(lake=lake.url, topic="kafkas").save()
+    found = read(lake, "kafkas")
+    assert len(found) == 600
+    assert all(one.queue == queue_of(one.message_group, QUEUES, routing) for one in found if one.message_group is not None)
 
 
 def test_order_may_fall_and_have_several_columns(spark: SparkSession, lake: penstock.Lake) -> None:
