@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import ssl
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -60,6 +61,28 @@ class ReloadedCertificate:
             return CertificatePair(certificate.read_bytes(), key.read_bytes())
         except (OSError, ValueError) as error:
             raise _unreadable(certificate, error) from error
+
+
+def server_context(options: TlsOptions) -> ssl.SSLContext:
+    """TLS without clients' certificates, for servers of asyncio. Each handshake has the certificate as it is then. Raises `InvalidArgument`."""
+    certificate = ReloadedCertificate(options)
+
+    def loaded() -> ssl.SSLContext:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(options.certificate, options.key, password=_no_password)
+        return context
+
+    first = current = loaded()
+
+    def choose(handshake: ssl.SSLObject, _: str | None, __: ssl.SSLContext) -> None:
+        nonlocal current
+        if certificate.changed() is not None:
+            with suppress(OSError, ValueError):  # it changed once more, and the next handshake sees that
+                current = loaded()
+        handshake.context = current
+
+    first.sni_callback = choose
+    return first
 
 
 def _no_password() -> str:

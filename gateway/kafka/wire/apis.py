@@ -61,7 +61,7 @@ class Api:
     told_lowest: int | None = None
     """The lowest version that clients are told, where it is not the lowest that is served."""
     carries_records: bool = False
-    """Whether a request may be as large as the server takes, and the connection's next one begins before this one is answered."""
+    """Whether a request may be as large as the server takes, and the connection's next one of the kind begins before it is answered."""
 
     @cached_property
     def name(self) -> str:

@@ -15,7 +15,7 @@ from kafka.protocol import admin, consumer, metadata, producer, sasl
 
 from .apis import Api
 from .reading import malformed
-from .shapes import Fixed, Many, Maybe, Shape, Step, Tags, Text, check_shape
+from .shapes import Fixed, Many, Maybe, Shape, SizedText, Step, Tags, check_shape
 
 Request: TypeAlias = Any
 """A decoded request: the protocol's fields as attributes, in lower case with underscores. Fields of other versions are their defaults."""
@@ -107,4 +107,4 @@ def _plain_shape(field: Any, _: int, *, is_flexible: bool, nullable: bool) -> Sh
     size = _BYTES_OF.get(field.type_str)
     if size is not None:
         return (Fixed(size),)
-    return (Text(is_flexible, nullable, is_bytes=field.type_str in {"bytes", "records"}),)
+    return (SizedText(is_flexible, nullable, is_bytes=field.type_str in {"bytes", "records"}),)

@@ -45,7 +45,7 @@ class ProduceRequest:
     """0, 1 or -1; others are for the handler to refuse with `INVALID_REQUIRED_ACKS`. 0: the client reads no answer."""
     timeout_ms: int
     parts: Sequence[ProducedRecords]
-    """In the request's order. A client may name a partition twice."""
+    """Ordered as in the request. A client may name a partition twice."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -51,7 +51,7 @@ class WireReader:
         return value
 
     def uvarint(self) -> int:
-        """At most 32 bits."""
+        """A number of at most 32 bits."""
         value = 0
         for shift in range(0, 7 * _VARINT_BYTES_MAX, 7):
             byte = self.byte()

@@ -26,7 +26,7 @@ class Fixed:
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class SizedText:
     """A string, or bytes where ``is_bytes``."""
 
     compact: bool
@@ -57,7 +57,7 @@ class Tags:
     known: Mapping[int, Shape]
 
 
-Step: TypeAlias = Fixed | Text | Many | Maybe | Tags
+Step: TypeAlias = Fixed | SizedText | Many | Maybe | Tags
 Shape: TypeAlias = tuple[Step, ...]
 
 
@@ -79,7 +79,7 @@ def _walk(shape: Shape, reader: WireReader, left: _Left) -> None:
         match step:
             case Fixed(size):
                 reader.skip(size)
-            case Text(compact, nullable, is_bytes):
+            case SizedText(compact, nullable, is_bytes):
                 read = reader.blob if is_bytes else reader.text
                 read(compact=compact, nullable=nullable)
             case Many(item, compact, nullable):

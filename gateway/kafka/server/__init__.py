@@ -1,0 +1,1 @@
+"""The server of Kafka's protocol: connections, and the frame of every call."""

@@ -1,0 +1,269 @@
+"""The frame of every call: caller, admission, handler, and an error code for whatever went wrong.
+
+A room serves an API by a `Handler` in the table that `KafkaCallRunner` takes:
+
+- ``request``: for Produce a `ProduceRequest` of ``wire/produce.py``; for every other API the protocol's fields as attributes (``wire/messages.py``).
+- It returns the answer's fields as a mapping (``{"throttle_time_ms": 0, "topics": [{"name": …}]}``), which is encoded for the call's version; or the
+  answer's body as a list of buffers, as of `encode_produce_answer` and `encode_fetch_answer`; or None for no answer, as of Produce without acks.
+- It raises `KafkaRefusal` or a `PenstockError` where the request failed as a whole, and the answer says so; where the answer has no place for it, or
+  the client reads none, the connection is closed. Errors of single topics and partitions belong into the answer, by `refusal_of`.
+- It sets ``call.code`` to the gravest of these, for metrics and logs, unless the answer has ``error_code`` at its top.
+
+The handlers of one connection run one after the other, as in Kafka, and each begins when the answer before it is written. Only Produce begins while
+earlier Produces are under way: in order, so what its handler does before it first waits is done in order too. When the client is gone, handlers are
+cancelled, but never that of Produce.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol, TypeAlias
+
+from ....log.errors import PenstockError
+from ....log.runtime.runtime import Clock
+from ...bounds.log_throttle import LogThrottle
+from ..wire.apis import APIS, Api, ApiKey
+from ..wire.errors import ErrorCode, KafkaRefusal, refusal_of
+from ..wire.fetch import Buffer
+from ..wire.frames import RequestHeader, answer_head, parse_header
+from ..wire.messages import Request, decode_request, encode_answer
+from ..wire.produce import parse_produce
+from ..wire.reading import malformed
+from ..wire.refusals import Answer, refused
+from .limits import OTHERS_BYTES_MAX
+
+log = logging.getLogger("penstock.gateway")
+
+_OURS: Final = frozenset({ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.KAFKA_STORAGE_ERROR})
+"""Failures of the gateway or the store."""
+
+
+@dataclass(slots=True)
+class KafkaSession:
+    """One connection: who is at its other end."""
+
+    address: str
+    """The host, which owns what its connections hold."""
+    port: int
+    is_tls: bool = False
+    principal: str = ""
+    """The name that was proved; empty without."""
+    proof: str = field(default="", repr=False)
+    """The credential."""
+
+    @property
+    def peer(self) -> str:
+        return f"[{self.address}]:{self.port}" if ":" in self.address else f"{self.address}:{self.port}"
+
+
+@dataclass(slots=True)
+class KafkaCall:
+    """One call."""
+
+    api: Api
+    version: int
+    correlation_id: int
+    client_id: str
+    """What the client calls itself, or empty: not unique."""
+    session: KafkaSession
+    size_bytes: int
+    """The request's size."""
+    code: ErrorCode = ErrorCode.NONE
+    """The gravest error in the answer."""
+
+    @property
+    def peer(self) -> str:
+        return self.session.peer
+
+    @property
+    def principal(self) -> str:
+        return self.session.principal
+
+    @property
+    def owner(self) -> str:
+        """The owner of shares: the principal; without proof of identity, the address."""
+        return self.session.principal or self.session.address
+
+
+Handler: TypeAlias = Callable[[Request, KafkaCall], Awaitable[Answer | None]]
+"""Serves an API, as this module says at its top."""
+
+
+class KafkaAuthorizer(Protocol):
+    """The check of calls. Both methods raise `KafkaRefusal`, `Unauthorized`, `Forbidden` or `BackPressureError`."""
+
+    async def admit(self, call: KafkaCall) -> None:
+        """Return if the connection may make such a call, before the request is decoded. Else it is closed."""
+        ...
+
+    async def allow(self, call: KafkaCall, request: Request) -> None:
+        """Return if the principal has the request's rights. Else the answer says so."""
+        ...
+
+
+class AdmitAll:
+    """Admits all calls."""
+
+    async def admit(self, call: KafkaCall) -> None:
+        return
+
+    async def allow(self, call: KafkaCall, request: Request) -> None:
+        return
+
+
+@dataclass(frozen=True, slots=True)
+class BegunCall:
+    """An admitted call with its request."""
+
+    call: KafkaCall
+    request: Request
+    refusal: Exception | None = None
+    """Why the request is not allowed."""
+
+
+class Hangup(Exception):
+    """The connection is to be closed instead of an answer. It was logged."""
+
+
+@dataclass(slots=True, kw_only=True)
+class KafkaCallRunner:
+    """Runs the handlers of APIs. ApiVersions is its own: it tells of those that have a handler."""
+
+    clock: Clock
+    handlers: Mapping[ApiKey, Handler]
+    """Every API is in the table of ``wire/apis.py``."""
+    access: KafkaAuthorizer = field(default_factory=AdmitAll)
+    on_answer: Callable[[KafkaCall, Request | None, ErrorCode, float, int], None] = lambda *_: None
+    """Called for each answer and each refused call, with its code, the seconds that it took, and the request's size. A request that was not decoded
+    is None. For a cancelled call it is not called.
+    """
+    _told: LogThrottle = field(default_factory=LogThrottle)
+
+    def __post_init__(self) -> None:
+        assert self.handlers.keys() <= APIS.keys(), "each API is in the table"
+
+    async def begin(self, frame: memoryview, session: KafkaSession) -> BegunCall:
+        """The call of a frame. Raises `Hangup` for a frame without a call, and for a call that is not admitted."""
+        started_s = self.clock.monotonic_s()
+        call: KafkaCall | None = None
+        try:
+            header = parse_header(frame)
+            call = _call(header, session, len(frame))
+            if not self._serves(header):
+                raise KafkaRefusal(ErrorCode.UNSUPPORTED_VERSION, f"{call.api.name} of version {call.version} is not served")
+            await self.access.admit(call)
+            request = _decoded(call, header, frame)
+        except Exception as error:  # noqa: BLE001 - whatever a stranger sends, it ends with the connection
+            refusal = self.log_refusal(call, session, error)
+            if call is not None:
+                self.on_answer(call, None, refusal.code, self.clock.monotonic_s() - started_s, call.size_bytes)
+            raise Hangup(refusal.message) from None
+        try:
+            await self.access.allow(call, request)
+        except Exception as error:  # noqa: BLE001 - the answer says it
+            return BegunCall(call, request, error)
+        return BegunCall(call, request)
+
+    async def answer(self, begun: BegunCall) -> list[Buffer] | None:
+        """The answer with its length and header; None: the client reads none. Raises `Hangup`."""
+        started_s, call, request = self.clock.monotonic_s(), begun.call, begun.request
+        try:
+            if begun.refusal is not None:
+                raise begun.refusal
+            answer = await self._handled(call, request)
+            buffers = None if answer is None else _encoded(call, answer)
+        except Exception as error:  # noqa: BLE001 - whatever happened, the caller gets a code
+            refusal = self.log_refusal(call, call.session, error)
+            call.code = refusal.code
+            told = refused(call.api, call.version, request, refusal)
+            self.on_answer(call, request, call.code, self.clock.monotonic_s() - started_s, call.size_bytes)
+            if told is None:
+                raise Hangup(refusal.message) from None
+            return _encoded(call, told)
+        self.on_answer(call, request, call.code, self.clock.monotonic_s() - started_s, call.size_bytes)
+        return buffers
+
+    def _serves(self, header: RequestHeader) -> bool:
+        """Whether the request has an answer. ApiVersions has one in any version, for clients that are newer than this."""
+        key = header.api.key
+        return key == ApiKey.API_VERSIONS or (header.is_served and key in self.handlers)
+
+    async def _handled(self, call: KafkaCall, request: Request) -> Answer | None:
+        if call.api.key == ApiKey.API_VERSIONS:
+            return self._versions(call)
+        return await self.handlers[call.api.key](request, call)
+
+    def _versions(self, call: KafkaCall) -> Answer:
+        if not call.api.serves(call.version):
+            call.version, call.code = 0, ErrorCode.UNSUPPORTED_VERSION
+        served = [api for key, api in APIS.items() if key in self.handlers or key == ApiKey.API_VERSIONS]
+        told = [
+            {
+                "api_key": api.key,
+                "min_version": api.lowest if api.told_lowest is None else api.told_lowest,
+                "max_version": api.highest,
+            }
+            for api in sorted(served, key=lambda api: api.key)
+        ]
+        return {"error_code": call.code, "api_keys": told}
+
+    def log_refusal(self, call: KafkaCall | None, session: KafkaSession, error: Exception) -> KafkaRefusal:
+        """The refusal of an error, which is logged: the caller's as a line, the gateway's own as a failure."""
+        refusal = refusal_of(error)
+        fields: dict[str, object] = {"peer": session.peer} if call is None else facts_of(call)
+        who = (
+            f"a request of {session.peer}"
+            if call is None
+            else f"{call.api.name} of client {call.client_id or '?'} at {session.peer}"
+        )
+        if not isinstance(error, KafkaRefusal | PenstockError):
+            log.error("%s failed in an unforeseen way", who, exc_info=error, extra={"fields": fields})
+        elif self._told.is_due(f"{session.address} {refusal.code}", self.clock.monotonic_s()):
+            level = logging.WARNING if refusal.code in _OURS else logging.INFO
+            said = {"fields": {**fields, "code": int(refusal.code)}}
+            log.log(level, "%s is refused with %d %s: %s", who, refusal.code, refusal.code.name, refusal.message, extra=said)
+        return refusal
+
+
+def _call(header: RequestHeader, session: KafkaSession, size_bytes: int) -> KafkaCall:
+    return KafkaCall(header.api, header.version, header.correlation_id, header.client_id, session, size_bytes)
+
+
+def _decoded(call: KafkaCall, header: RequestHeader, frame: memoryview) -> Request:
+    """Raises `KafkaRefusal`. Of a newer ApiVersions only the header can be read."""
+    body = frame[header.body_at :]
+    if not header.is_served:
+        return None
+    if len(body) > OTHERS_BYTES_MAX and not call.api.carries_records:
+        raise malformed(f"{call.api.name} has {len(body)} bytes, and may have {OTHERS_BYTES_MAX}")
+    if call.api.key == ApiKey.PRODUCE:
+        return parse_produce(call.version, body)
+    return decode_request(call.api, call.version, body)
+
+
+def _encoded(call: KafkaCall, answer: Answer) -> list[Buffer]:
+    body: Sequence[Buffer]
+    if isinstance(answer, Mapping):
+        if code := answer.get("error_code"):
+            call.code = ErrorCode(_number(code))
+        body = [encode_answer(call.api, call.version, answer)]
+    else:
+        body = answer
+    return [answer_head(call.api, call.version, call.correlation_id, sum(map(len, body))), *body]
+
+
+def _number(code: Any) -> int:  # noqa: ANN401 - a field of an answer
+    return int(code)
+
+
+def facts_of(call: KafkaCall) -> dict[str, object]:
+    """The caller's fields for log records, without credentials."""
+    return {
+        "rpc": call.api.name,
+        "version": call.version,
+        "principal": call.principal,
+        "peer": call.peer,
+        "client_id": call.client_id,
+    }
