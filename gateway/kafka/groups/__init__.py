@@ -1,0 +1,1 @@
+"""Consumer groups of Kafka's classic protocol: members, rebalances and committed positions."""
