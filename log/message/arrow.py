@@ -173,19 +173,19 @@ def _check_foreign(table: pa.Table, limits: TopicLimits) -> None:
 
 
 def _check_texts(what: str, column: pa.DictionaryArray) -> None:
-    if (number := pc.index(_invisible(column.dictionary), True).as_py()) >= 0:
+    if (number := pc.index(invisible(column.dictionary), True).as_py()) >= 0:
         _refuse(pc.equal(column.indices, number), f"{what} must be visible characters", InvalidArgument)
 
 
 def _check_list(what: str, lists: pa.Array, texts: pa.Array, *, may_be_empty: bool = False) -> None:
     offsets = np.asarray(lists.offsets)
-    bad = _invisible(texts.slice(offsets[0], offsets[-1] - offsets[0]), may_be_empty=may_be_empty)
+    bad = invisible(texts.slice(offsets[0], offsets[-1] - offsets[0]), may_be_empty=may_be_empty)
     if (number := pc.index(bad, True).as_py()) >= 0:
         row = int(np.searchsorted(offsets - offsets[0], number, side="right")) - 1
         raise _refusal(row, f"{what} must be visible characters", InvalidArgument)
 
 
-def _invisible(texts: pa.Array, *, may_be_empty: bool = False) -> pa.Array:
+def invisible(texts: pa.Array, *, may_be_empty: bool = False) -> pa.Array:
     bad = pc.invert(pc.utf8_is_printable(texts))
     if not may_be_empty:
         bad = pc.or_(bad, pc.equal(pc.binary_length(pc.utf8_trim_whitespace(texts)), 0))

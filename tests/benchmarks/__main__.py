@@ -36,7 +36,7 @@ from tests.benchmarks import (
 )
 from tests.benchmarks.consumers import cells, handlers, idling, isolation, killed, receiving, retries, takeovers, throughput
 from tests.benchmarks.figures import Figure, Options, as_json, table
-from tests.benchmarks.gateway import rates
+from tests.benchmarks.gateway import kafka_records, rates
 
 BENCHMARKS: dict[str, Callable[[Options], Iterator[Figure]]] = {
     "latency": latency.measure,
@@ -61,6 +61,7 @@ BENCHMARKS: dict[str, Callable[[Options], Iterator[Figure]]] = {
     "idling": idling.measure,
     "cells": cells.measure,
     "gateway": rates.measure,
+    "kafka-records": kafka_records.measure,
     "console": console.measure,
     "spark-source": spark_source.measure,
     "spark-typed": typed.measure,
