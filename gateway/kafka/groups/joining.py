@@ -10,10 +10,10 @@ from .membership import (
     Group,
     GroupLimits,
     GroupState,
-    JoinAnswer,
-    Member,
-    JoinProtocol,
     GroupStep,
+    JoinAnswer,
+    JoinProtocol,
+    Member,
     dismissed,
     joined_answer,
 )

@@ -11,9 +11,9 @@ from penstock.gateway.kafka.groups.membership import (
     Group,
     GroupLimits,
     GroupState,
+    GroupStep,
     JoinAnswer,
     JoinProtocol,
-    GroupStep,
     SyncAnswer,
 )
 from penstock.gateway.kafka.groups.rebalancing import expired
