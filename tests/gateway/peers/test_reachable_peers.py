@@ -1,0 +1,55 @@
+"""A gateway that refuses connections is not told to clients, long before it counts as dead."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from penstock.gateway.peers.reachable_peers import KNOWN_S, ReachablePeers, accepts_connections
+from penstock.gateway.peers.registry import PeerRegistry
+from penstock.gateway.peers.rendezvous import Peer
+from penstock.gateway.server.options import Endpoint
+from penstock.log import SystemClock
+
+OWN, ALIVE, GONE = (Peer(name, Endpoint(name, 9092)) for name in ("own", "alive", "gone"))
+
+
+class Clock(SystemClock):
+    """A clock that a test puts forward."""
+
+    now_s = 100.0
+
+    def monotonic_s(self) -> float:
+        return self.now_s
+
+
+class Listed(PeerRegistry):
+    """A registry that lists three gateways."""
+
+    def live(self, *, tls: bool) -> Sequence[Peer]:
+        return [OWN, ALIVE, GONE]
+
+
+async def test_who_refuses_connections_is_left_out_until_it_is_asked_again() -> None:
+    clock, asked, alive = Clock(), [], {"alive"}
+
+    async def accepts(endpoint: Endpoint) -> bool:
+        asked.append(endpoint.host)
+        return endpoint.host in alive
+
+    peers = ReachablePeers(Listed("cell", "own", clock), clock, accepts=accepts)
+    assert await peers.live(tls=False) == [OWN, ALIVE]
+    assert await peers.live(tls=False) == [OWN, ALIVE]
+    assert asked == ["alive", "gone"]
+    alive |= {"gone"}
+    clock.now_s += KNOWN_S
+    assert await peers.live(tls=False) == [OWN, ALIVE, GONE]
+
+
+async def test_a_port_accepts_connections_as_long_as_somebody_listens() -> None:
+    listener = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0)
+    endpoint = Endpoint("127.0.0.1", listener.sockets[0].getsockname()[1])
+    assert await accepts_connections(endpoint)
+    listener.close()
+    await listener.wait_closed()
+    assert not await accepts_connections(endpoint)
