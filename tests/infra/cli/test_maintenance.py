@@ -252,7 +252,7 @@ def test_one_bad_topic_stops_the_upkeep_of_no_other(orders: Penstock, lake: Path
         name, where = "bad", "topics/bad/topic.json"
         (lake / where).write_text("{}")
     else:
-        name = where = "old.backup"
+        name = where = "old~backup"
         (lake / "topics" / name).mkdir()
         (lake / "topics" / name / "topic.json").write_text("{}")
     reports = {row["topic"]: row for row in orders("verify", "--json", code=4).rows}

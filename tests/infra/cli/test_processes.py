@@ -118,12 +118,12 @@ def test_maintenance_says_at_once_what_it_maintains(start: Start, lake: Path) ->
 
 def test_a_stray_folder_is_told_and_the_rest_maintained(start: Start, lake: Path) -> None:
     start("produce", "orders").communicate(b'{"n": 1}\n', timeout=TIMEOUT_S)
-    (lake / "topics" / "old.backup").mkdir()
-    (lake / "topics" / "old.backup" / "topic.json").write_text("{}")
+    (lake / "topics" / "old~backup").mkdir()
+    (lake / "topics" / "old~backup" / "topic.json").write_text("{}")
     process = start("maintain", "--json")
     assert process.stdout is not None
     look, publish = (json.loads(process.stdout.readline()) for _ in range(2))
-    assert (look["topic"], look["step"], look["error"]) == ("old.backup", "look", "foreign_object")
+    assert (look["topic"], look["step"], look["error"]) == ("old~backup", "look", "foreign_object")
     assert (publish["topic"], publish["step"], publish["rows"]) == ("orders", "publish", 1)
     process.send_signal(signal.SIGTERM)
     process.communicate(timeout=TIMEOUT_S)
