@@ -41,10 +41,11 @@ log = logging.getLogger("penstock.metrics")
 def catalogue() -> tuple[Metric, ...]:
     """All metrics of Penstock, those of gateways too."""
     from ..consumers.statistics import CATALOGUE
+    from ..gateway.kafka.metrics import CATALOGUE as OF_KAFKA
     from ..gateway.metrics import CATALOGUE as OF_GATEWAYS
     from ..gateway.rocketmq.metrics import CATALOGUE as OF_ROCKETMQ
 
-    return (*CATALOGUE, *OF_ROCKETMQ, *OF_GATEWAYS)
+    return (*CATALOGUE, *OF_ROCKETMQ, *OF_KAFKA, *OF_GATEWAYS)
 
 
 class _Failures:

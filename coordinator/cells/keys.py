@@ -18,7 +18,9 @@ PRODUCER_GROUPS = "producer-groups"
 ACCESS = "access"
 """The principals and roles of gateways."""
 GATEWAYS = "gateways"
-"""The names of the live gateways."""
+"""The live gateways of RocketMQ's protocol."""
+KAFKA_GATEWAYS = "kafka-gateways"
+"""The live gateways of Kafka's protocol."""
 
 
 def worker_key(worker: str) -> str:

@@ -14,28 +14,30 @@ from ..server.options import GatewayOptions
 class TopicDirectory:
     """Topics and groups, some made on demand."""
 
-    def __init__(self, lake: Lake, options: GatewayOptions) -> None:
+    def __init__(self, lake: Lake, options: GatewayOptions, *, new_topics: TopicSettings | None = None) -> None:
+        """``new_topics``: the settings of topics that are made; by default those of every topic."""
         self._lake = lake
         self._options = options
+        self._new_topics = new_topics or TopicSettings()
         self._topics: dict[str, Topic] = {}
 
     async def topic(self, name: str) -> Topic:
         """Raises `TopicNotFound`, unless unknown topics are made."""
-        known = self._topics.get(name)
-        if known is not None and known.is_current:
-            return known
         try:
-            return self._noted(name, await self._lake.topic(name))
+            return await self.known_topic(name)
         except TopicNotFound:
             if not self._options.create_topics:
                 raise
         with suppress(TopicExists):  # another client was first
-            await self._lake.create_topic(name, TopicSettings())
-        return self._noted(name, await self._lake.topic(name))
+            await self._lake.create_topic(name, self._new_topics)
+        return await self.known_topic(name)
 
-    def _noted(self, name: str, topic: Topic) -> Topic:
-        self._topics[name] = topic
-        return topic
+    async def known_topic(self, name: str) -> Topic:
+        """Raises `TopicNotFound`."""
+        known = self._topics.get(name)
+        if known is None or not known.is_current:
+            known = self._topics[name] = await self._lake.topic(name)
+        return known
 
     async def group(self, name: str) -> GroupSettings | None:
         """None: there is no group, and none is made."""

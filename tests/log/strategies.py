@@ -16,7 +16,6 @@ from penstock.log.format.header import (
     Evolved,
     ForgetJob,
     Header,
-    IdempotentRowForm,
     Opening,
     Part,
     ProducerRowForm,
@@ -43,7 +42,6 @@ def batches(draw: st.DrawFn, /, **fixed: Any) -> Batch:
     rows = draw(counts)
     previous = draw(sequences)
     named = draw(st.booleans())
-    begins = None if named else draw(st.none() | st.booleans())
     values: dict[str, Any] = {
         "producer": draw(names),
         "named": named,
@@ -56,7 +54,6 @@ def batches(draw: st.DrawFn, /, **fixed: Any) -> Batch:
         "parts": tuple(draw(st.lists(parts, max_size=2))),
         "job": draw(st.none() | hex_ids),
         "schema_version": draw(st.integers(0, 3)),
-        "begins": begins,
     }
     return Batch(**{**values, **fixed})
 
@@ -85,10 +82,6 @@ state_forms = st.builds(
     store_time_ms=times_ms,
     schema=st.none() | schema_forms,
     versions=st.lists(st.builds(VersionForm, numbers, numbers, times_ms, hex_ids, st.just(("added x",))), max_size=2).map(tuple),
-    idempotent=st.lists(
-        st.builds(IdempotentRowForm, names, st.integers(0, 4095), numbers, numbers, numbers, times_ms), max_size=2
-    ).map(tuple),
-    idempotent_ms=times_ms,
 )
 actions = st.one_of(
     st.builds(Created, hex_ids, st.integers(1, 4096), hex_ids, st.none() | schema_forms),

@@ -16,6 +16,7 @@ cancelled, but never that of Produce.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -52,6 +53,8 @@ class KafkaSession:
     """The name that was proved; empty without."""
     proof: str = field(default="", repr=False)
     """The credential."""
+    producing: asyncio.Lock = field(default_factory=asyncio.Lock, repr=False)
+    """Held while the batches of a request join what is appended, so that they do in the order of requests."""
 
     @property
     def peer(self) -> str:

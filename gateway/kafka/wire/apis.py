@@ -89,6 +89,12 @@ _ALL: Final = (
     Api(key=ApiKey.CREATE_TOPICS, lowest=2, highest=7, flexible_from=5),
     Api(key=ApiKey.DELETE_TOPICS, lowest=1, highest=6, flexible_from=4),
     Api(key=ApiKey.INIT_PRODUCER_ID, lowest=0, highest=5, flexible_from=2),
+    Api(key=ApiKey.DESCRIBE_ACLS, lowest=1, highest=3, flexible_from=2),
+    Api(key=ApiKey.DESCRIBE_CONFIGS, lowest=1, highest=4, flexible_from=4),
+    Api(key=ApiKey.ALTER_CONFIGS, lowest=0, highest=2, flexible_from=2),
+    Api(key=ApiKey.DESCRIBE_LOG_DIRS, lowest=1, highest=4, flexible_from=2),
+    Api(key=ApiKey.CREATE_PARTITIONS, lowest=0, highest=3, flexible_from=2),
+    Api(key=ApiKey.INCREMENTAL_ALTER_CONFIGS, lowest=0, highest=1, flexible_from=1),
     Api(key=ApiKey.DESCRIBE_CLUSTER, lowest=0, highest=2, flexible_from=0),
     Api(key=ApiKey.DESCRIBE_TOPIC_PARTITIONS, lowest=0, highest=0, flexible_from=0),
 )

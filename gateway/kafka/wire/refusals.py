@@ -87,6 +87,31 @@ def _describe_topic_partitions(_: int, request: Request, code: ErrorCode, __: st
     return {"topics": [{"error_code": code, "name": one.name, "partitions": []} for one in request.topics]}
 
 
+def _of_resources(field: str) -> Callable[[int, Request, ErrorCode, str], Answer]:
+    def refused_resources(_: int, request: Request, code: ErrorCode, message: str) -> Answer:
+        return {
+            field: [
+                {
+                    "error_code": code,
+                    "error_message": message,
+                    "resource_type": one.resource_type,
+                    "resource_name": one.resource_name,
+                }
+                for one in request.resources
+            ]
+        }
+
+    return refused_resources
+
+
+def _create_partitions(_: int, request: Request, code: ErrorCode, message: str) -> Answer:
+    return {"results": [{"name": one.name, "error_code": code, "error_message": message} for one in request.topics]}
+
+
+def _describe_log_dirs(_: int, request: Request, code: ErrorCode, __: str) -> Answer:
+    return {"error_code": code, "results": [{"error_code": code, "log_dir": "", "topics": []}]}
+
+
 _DELETES_BY_ID: Final = 6
 _SPECIAL: Final[Mapping[int, Callable[[int, Request, ErrorCode, str], Answer | None]]] = {
     ApiKey.PRODUCE: _produce,
@@ -96,4 +121,9 @@ _SPECIAL: Final[Mapping[int, Callable[[int, Request, ErrorCode, str], Answer | N
     ApiKey.CREATE_TOPICS: _create_topics,
     ApiKey.DELETE_TOPICS: _delete_topics,
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: _describe_topic_partitions,
+    ApiKey.DESCRIBE_CONFIGS: _of_resources("results"),
+    ApiKey.ALTER_CONFIGS: _of_resources("responses"),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: _of_resources("responses"),
+    ApiKey.CREATE_PARTITIONS: _create_partitions,
+    ApiKey.DESCRIBE_LOG_DIRS: _describe_log_dirs,
 }

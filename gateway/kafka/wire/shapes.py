@@ -68,10 +68,11 @@ class _Left:
 
 
 def check_shape(shape: Shape, data: memoryview) -> None:
-    """Return if the bytes are exactly of this shape. Raises `KafkaRefusal`."""
-    reader = WireReader(data)
-    _walk(shape, reader, _Left())
-    reader.end()
+    """Return if the bytes begin with this shape. Raises `KafkaRefusal`.
+
+    What follows is passed over, as Kafka does: librdkafka 2 sends three bytes behind a Metadata request of all topics.
+    """
+    _walk(shape, WireReader(data), _Left())
 
 
 def _walk(shape: Shape, reader: WireReader, left: _Left) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from ...terminal.session import group_options
+from .kafka import kafka
 from .rocketmq import rocketmq
 
 
@@ -15,3 +16,4 @@ def command() -> None:
 
 
 command.add_command(rocketmq)
+command.add_command(kafka)

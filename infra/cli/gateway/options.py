@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 _FILE = click.Path(dir_okay=False, path_type=Path)
 
 
-def listening_options(port: int) -> Callable[[F], F]:
-    """The options that `options_of` reads. ``port``: the protocol's own."""
+def listening_options(port: int, *, topics: str) -> Callable[[F], F]:
+    """The options that `options_of` reads. ``port``: the protocol's own; ``topics``: the kind that it makes."""
     return options(
         click.option(
             "--port",
@@ -32,22 +32,12 @@ def listening_options(port: int) -> Callable[[F], F]:
         ),
         click.option("--host", default=LOOPBACK, show_default=True, help="The address to listen at; 0.0.0.0: all of the machine."),
         click.option(
-            "--advertise",
-            metavar="HOST:PORT",
-            help="The one address of all gateways that clients are told, such as a load balancer's. Default: each gateway's own.",
-        ),
-        click.option(
             "--address",
             metavar="HOST",
-            help="The host by which clients reach this gateway, if not --host. At 0.0.0.0 and :: one must be given, or --advertise.",
+            help="The host by which clients reach this gateway, if not --host. At 0.0.0.0 and :: clients must be told one.",
         ),
         click.option(
-            "--create-topics", is_flag=True, help="Make a topic of type NORMAL when a client names one that there is not."
-        ),
-        click.option(
-            "--create-groups",
-            type=click.Choice(["ORDERLY", "CONCURRENT"], case_sensitive=False),
-            help="Make a consumer group of this order when a client names one that there is not.",
+            "--create-topics", is_flag=True, help=f"Make a topic of type {topics} when a client names one that there is not."
         ),
         click.option(
             "--processes",
@@ -66,6 +56,20 @@ def listening_options(port: int) -> Callable[[F], F]:
         ),
     )
 
+
+balanced_options = options(
+    click.option(
+        "--advertise",
+        metavar="HOST:PORT",
+        help="The one address of all gateways that clients are told, such as a load balancer's. Default: each gateway's own.",
+    ),
+    click.option(
+        "--create-groups",
+        type=click.Choice(["ORDERLY", "CONCURRENT"], case_sensitive=False),
+        help="Make a consumer group of this order when a client names one that there is not.",
+    ),
+)
+"""Options of protocols whose clients need not know each gateway, for `options_of` too."""
 
 security_options = options(
     click.option(
@@ -104,7 +108,7 @@ def options_of(given: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of `GatewayOptions`. Raises a usage error, and `InvalidArgument` for a key file that is none."""
     from ....coordinator import DeliveryOrder
 
-    advertise, create_groups, own_port = given["advertise"], given["create_groups"], given["own_port"]
+    advertise, create_groups, own_port = given.get("advertise"), given.get("create_groups"), given["own_port"]
     return {
         **{name: given[name] for name in ("host", "port", "own_port", "address", "create_topics", "drain", "audit")},
         "advertise": None if advertise is None else endpoint_of(advertise, "--advertise"),

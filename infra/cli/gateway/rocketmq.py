@@ -16,7 +16,7 @@ from ...terminal.stopper import Stopper
 from ...terminal.values import DurationParam
 from ..lake.stored_topics import run_async
 from .check import check
-from .options import listening_options, options_of, process_number, security_options, watching_options
+from .options import balanced_options, listening_options, options_of, process_number, security_options, watching_options
 from .serving import freeze_memory, run_several, tell_places
 
 if TYPE_CHECKING:
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
 
 @click.group("rocketmq", invoke_without_command=True)
-@listening_options(8081)
+@listening_options(8081, topics="NORMAL")
+@balanced_options
 @click.option(
     "--first-check",
     type=DurationParam(),

@@ -77,7 +77,7 @@ def test_a_request_that_failed_as_a_whole_has_an_answer_that_says_so(api: Api, v
     data = encode_answer(api, version, answer)
     told = messages._message(api, "Response").decode(data, version=version)
     found = "error_code" in answer and [told.error_code]
-    for name in ("topics", "responses"):
+    for name in ("topics", "responses", "results"):
         for topic in getattr(told, name, ()):
             found = [one.error_code for one in topic.partitions] if api.key is ApiKey.LIST_OFFSETS else [topic.error_code]
     assert found == [ErrorCode.KAFKA_STORAGE_ERROR]

@@ -26,6 +26,54 @@ def ids(case: Any) -> str:
     return case.name if isinstance(case, Api) else str(case)
 
 
+OF_CONFIGS = {
+    ApiKey.DESCRIBE_CONFIGS,
+    ApiKey.ALTER_CONFIGS,
+    ApiKey.INCREMENTAL_ALTER_CONFIGS,
+    ApiKey.CREATE_PARTITIONS,
+    ApiKey.DESCRIBE_LOG_DIRS,
+    ApiKey.DESCRIBE_ACLS,
+}
+
+
+def config_request(key: ApiKey, version: int) -> Any:
+    """A request about a cluster's set-up."""
+    made: Any
+    match key:
+        case ApiKey.DESCRIBE_CONFIGS:
+            resource = admin.DescribeConfigsRequest.DescribeConfigsResource
+            one = resource(resource_type=2, resource_name="orders", configuration_keys=["retention.ms"])
+            made = admin.DescribeConfigsRequest(version=version, resources=[one], include_synonyms=True)
+        case ApiKey.ALTER_CONFIGS:
+            resource = admin.AlterConfigsRequest.AlterConfigsResource
+            config = resource.AlterableConfig(name="retention.ms", value="-1")
+            one = resource(resource_type=2, resource_name="orders", configs=[config])
+            made = admin.AlterConfigsRequest(version=version, resources=[one], validate_only=True)
+        case ApiKey.INCREMENTAL_ALTER_CONFIGS:
+            resource = admin.IncrementalAlterConfigsRequest.AlterConfigsResource
+            config = resource.AlterableConfig(name="retention.ms", config_operation=0, value="-1")
+            one = resource(resource_type=2, resource_name="orders", configs=[config])
+            made = admin.IncrementalAlterConfigsRequest(version=version, resources=[one], validate_only=True)
+        case ApiKey.CREATE_PARTITIONS:
+            topic = admin.CreatePartitionsRequest.CreatePartitionsTopic(name="orders", count=8, assignments=None)
+            made = admin.CreatePartitionsRequest(version=version, topics=[topic], timeout_ms=5, validate_only=False)
+        case ApiKey.DESCRIBE_LOG_DIRS:
+            topic = admin.DescribeLogDirsRequest.DescribableLogDirTopic(topic="orders", partitions=[0, 1])
+            made = admin.DescribeLogDirsRequest(version=version, topics=[topic])
+        case _:
+            made = admin.DescribeAclsRequest(
+                version=version,
+                resource_type_filter=2,
+                resource_name_filter="orders",
+                pattern_type_filter=3,
+                principal_filter=None,
+                host_filter=None,
+                operation=1,
+                permission_type=1,
+            )
+    return made
+
+
 def request(key: ApiKey, version: int) -> bytes:
     """A request with something in each array."""
     match key:
@@ -63,6 +111,8 @@ def request(key: ApiKey, version: int) -> bytes:
         case ApiKey.DESCRIBE_TOPIC_PARTITIONS:
             topic = admin.DescribeTopicPartitionsRequest.TopicRequest(name="orders")
             made = admin.DescribeTopicPartitionsRequest(version=version, topics=[topic], cursor=None)
+        case _ if key in OF_CONFIGS:
+            made = config_request(key, version)
         case _:
             made = producer.ProduceRequest(version=version, transactional_id=None, acks=1, timeout_ms=5, topic_data=[])
     encoded: bytes = made.encode()
@@ -112,13 +162,17 @@ METADATA, FETCH, DELETE_TOPICS = APIS[ApiKey.METADATA], APIS[ApiKey.FETCH], APIS
         pytest.param(METADATA, 1, struct.pack(">ih", 1, -1), "lacks", id="a null that may be none"),
         pytest.param(METADATA, 1, struct.pack(">ih", 1, 9) + b"short", "lacks", id="too short a text"),
         pytest.param(METADATA, 1, struct.pack(">ih", 1, 2) + b"\xff\xfe", "UTF-8", id="no text"),
-        pytest.param(METADATA, 1, struct.pack(">i", 0) + b"more", "follow", id="more than a request"),
         pytest.param(METADATA, 1, struct.pack(">i", -2), "elements", id="a negative count"),
     ],
 )
 def test_what_would_cost_more_than_its_bytes_is_refused(api: Api, version: int, data: bytes, text: str) -> None:
     with pytest.raises(KafkaRefusal, match=text):
         decode_request(api, version, memoryview(data))
+
+
+def test_what_follows_a_request_is_passed_over_as_librdkafka_needs() -> None:
+    of_all_topics = bytes.fromhex("00000000010000")
+    assert decode_request(METADATA, 12, memoryview(of_all_topics)).topics is None
 
 
 def test_a_known_tagged_field_is_checked_too() -> None:

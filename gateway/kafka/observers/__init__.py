@@ -1,0 +1,1 @@
+"""What observers are told of answers."""

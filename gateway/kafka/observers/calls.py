@@ -1,0 +1,65 @@
+"""Answered calls of Kafka's protocol, for observers that know none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Final
+
+from ...observers.calls import ActedOn, AnsweredCall, AnswerObserver
+from ..server.calls import KafkaCall, facts_of
+from ..wire.apis import ApiKey
+from ..wire.errors import ErrorCode
+from ..wire.messages import Request
+from ..wire.produce import ProduceRequest
+
+_REFUSED: Final = frozenset(
+    {
+        ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+        ErrorCode.GROUP_AUTHORIZATION_FAILED,
+        ErrorCode.SASL_AUTHENTICATION_FAILED,
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    }
+)
+_ACTS: Final = frozenset({ApiKey.CREATE_TOPICS, ApiKey.DELETE_TOPICS})
+"""Always audited, as they are rare and change the lake."""
+
+
+class KafkaAnswerDispatcher:
+    """Tells observers of answers."""
+
+    def __init__(self, observers: Sequence[AnswerObserver]) -> None:
+        self._observers = observers
+
+    def on_answer(self, call: KafkaCall, request: Request | None, code: ErrorCode, took_s: float, size_bytes: int) -> None:
+        answered = AnsweredCall(
+            rpc=call.api.name,
+            code=code,
+            code_name=code.name,
+            is_failure=code is not ErrorCode.NONE,
+            is_audited=call.api.key in _ACTS or code in _REFUSED,
+            took_s=took_s,
+            size_bytes=size_bytes,
+            client_id=call.client_id,
+            principal=call.principal,
+            peer=call.peer,
+            facts=partial(facts_of, call),
+            acted_on=partial(_acted_on, request),
+        )
+        for observer in self._observers:
+            observer.on_answer(answered)
+
+
+def _acted_on(request: Request | None) -> ActedOn:
+    return ActedOn(sorted(set(_names(request))), [])
+
+
+def _names(request: Request | None) -> Iterator[str]:
+    """The topics of a request, by whatever field its API names them."""
+    if isinstance(request, ProduceRequest):
+        yield from (part.topic for part in request.parts)
+        return
+    for one in getattr(request, "topics", None) or ():
+        if name := getattr(one, "name", None) or getattr(one, "topic", None):
+            yield str(name)
+    yield from getattr(request, "topic_names", None) or ()

@@ -1,0 +1,33 @@
+"""The options of a gateway of Kafka's protocol."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ...log import MessageType, TopicSettings
+from ...log.errors import InvalidArgument
+from ...log.message.routing_type import Routing
+from ..server.options import GatewayOptions
+
+NEW_TOPICS = TopicSettings(message_type=MessageType.MIXED, queues=4, routing=Routing.MURMUR2)
+"""Topics of Kafka's clients: messages with and without a key, of which each has the partition that most clients choose."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class KafkaOptions(GatewayOptions):
+    """How a gateway of Kafka's protocol is run."""
+
+    port: int = 9092
+    new_topics: TopicSettings = field(default=NEW_TOPICS)
+    """The settings of topics that clients make, where they state no others."""
+
+    def __post_init__(self) -> None:
+        GatewayOptions.__post_init__(self)
+        if self.advertise is not None:
+            raise InvalidArgument(
+                "one address of several gateways is no place of Kafka's brokers",
+                operation="start the gateway",
+                object=str(self.advertise),
+                expected="an address of each gateway, as clients speak with the one that leads a topic",
+                hint="name this gateway's own host: --address HOST. One address of all may still be the clients' bootstrap server",
+            )

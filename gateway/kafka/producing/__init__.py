@@ -1,0 +1,1 @@
+"""What clients produce, from the checks of a batch to its offset."""

@@ -1,0 +1,139 @@
+"""Produce, and InitProducerId."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final
+
+from ....log import PenstockError
+from ....log.limits import MIB
+from ....log.runtime.runtime import Runtime
+from ....log.topic.topics import Topic
+from ...topics.directory import TopicDirectory
+from ...topics.producer_pool import ProducerPool
+from ..records.batches import KafkaBatch, batches_of, check_batch
+from ..records.errors import RecordsError
+from ..server.calls import KafkaCall
+from ..tail.batch_cache import BatchCache, TopicPartition
+from ..wire.errors import ErrorCode, KafkaRefusal, refusal_of
+from ..wire.fetch import Buffer
+from ..wire.messages import Fields, Request
+from ..wire.produce import ProducedPartition, ProducedRecords, ProduceRequest, encode_produce_answer
+from .sequences import ProducerSequences
+from .topic_gather import PendingBatch, TopicGather
+
+BATCH_BYTES_MAX: Final = 8 * MIB
+"""The largest batch as it is sent."""
+_ACKS: Final = frozenset({-1, 0, 1})
+_PRODUCER_ID_BITS: Final = 63
+
+
+class ProduceService:
+    """Appends what clients produce. An answer means durable, whatever ``acks`` says."""
+
+    def __init__(self, names: TopicDirectory, producers: ProducerPool, cache: BatchCache, runtime: Runtime) -> None:
+        self._names, self._producers, self._cache, self._runtime = names, producers, cache, runtime
+        self._gathers: dict[str, TopicGather] = {}
+        """The gathers by the topics' incarnation."""
+        self._sequences: ProducerSequences[asyncio.Future[int | None]] = ProducerSequences()
+
+    async def init_producer_id(self, request: Request, call: KafkaCall) -> Fields:
+        """A producer id is drawn, and nothing is written."""
+        if request.transactional_id is not None:
+            raise KafkaRefusal(ErrorCode.UNSUPPORTED_VERSION, "Penstock has no transactions by Kafka's protocol")
+        producer_id = self._runtime.random.getrandbits(_PRODUCER_ID_BITS)
+        return {"error_code": ErrorCode.NONE, "producer_id": producer_id, "producer_epoch": 0}
+
+    async def produce(self, request: ProduceRequest, call: KafkaCall) -> Sequence[Buffer] | None:
+        if request.acks not in _ACKS:
+            raise KafkaRefusal(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {request.acks}")
+        if request.transactional_id is not None:
+            raise KafkaRefusal(ErrorCode.INVALID_TXN_STATE, "Penstock has no transactions by Kafka's protocol")
+        # Requests of a connection are appended in their order, whatever topics must be opened first.
+        async with call.session.producing:
+            topics = {name: await self._topic(name) for name in dict.fromkeys(part.topic for part in request.parts)}
+            added = [self._added(part, topics[part.topic]) for part in request.parts]
+        parts = [await self._told(part, topics[part.topic], outcome) for part, outcome in zip(request.parts, added, strict=True)]
+        call.code = next((part.code for part in parts if part.code), ErrorCode.NONE)
+        return None if request.acks == 0 else [encode_produce_answer(call.version, parts)]
+
+    async def _topic(self, name: str) -> Topic | KafkaRefusal:
+        try:
+            topic = await self._names.topic(name)
+        except PenstockError as error:
+            return refusal_of(error)
+        if topic.settings.schema is not None:
+            return KafkaRefusal(ErrorCode.INVALID_RECORD, f"{name} has a schema: its rows are not sent by Kafka's protocol")
+        return topic
+
+    def _added(self, part: ProducedRecords, topic: Topic | KafkaRefusal) -> asyncio.Future[int | None] | KafkaRefusal:
+        if isinstance(topic, KafkaRefusal):
+            return topic
+        try:
+            return self._pending(part, topic)
+        except RecordsError as error:
+            return KafkaRefusal(ErrorCode[error.code_name], error.message)
+        except KafkaRefusal as refusal:
+            return refusal
+
+    def _pending(self, part: ProducedRecords, topic: Topic) -> asyncio.Future[int | None]:
+        if not 0 <= part.partition < topic.settings.queues:
+            raise KafkaRefusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{part.topic} has no partition {part.partition}")
+        batch = _batch_of(part)
+        partition = TopicPartition(topic.record.incarnation, part.partition)
+        if (known := self._sequences.duplicate(partition, batch.header)) is not None:
+            return known
+        pending = PendingBatch(part.partition, batch)
+        outcome = pending.base_offset
+        self._sequences.add(partition, batch.header, outcome)
+
+        def settled(done: asyncio.Future[int | None]) -> None:
+            if done.exception() is not None:
+                self._sequences.take_back(partition, batch.header, done)
+
+        outcome.add_done_callback(settled)
+        gather = self._gathers.get(topic.record.incarnation)
+        if gather is None:
+            gather = TopicGather(topic, self._producers, self._cache, self._runtime)
+            self._gathers[topic.record.incarnation] = gather
+        gather.add(pending)
+        return outcome
+
+    async def _told(
+        self, part: ProducedRecords, topic: Topic | KafkaRefusal, outcome: asyncio.Future[int | None] | KafkaRefusal
+    ) -> ProducedPartition:
+        try:
+            if isinstance(outcome, KafkaRefusal):
+                raise outcome
+            base_offset = await asyncio.shield(outcome)
+        except (KafkaRefusal, PenstockError) as error:
+            refusal = refusal_of(error)
+            return ProducedPartition(topic=part.topic, partition=part.partition, code=refusal.code, message=refusal.message)
+        return ProducedPartition(topic=part.topic, partition=part.partition, base_offset=-1 if base_offset is None else base_offset)
+
+    def forget_idle(self) -> None:
+        for incarnation, gather in list(self._gathers.items()):
+            if gather.is_idle:
+                del self._gathers[incarnation]
+
+    async def drain(self) -> None:
+        for gather in list(self._gathers.values()):
+            await gather.drain()
+
+
+def _batch_of(part: ProducedRecords) -> KafkaBatch:
+    """The one batch. Raises `KafkaRefusal` or `RecordsError`."""
+    batches = batches_of(part.records or b"")
+    if len(batches) != 1:
+        raise KafkaRefusal(
+            ErrorCode.INVALID_RECORD, f"there are {len(batches)} batches for a partition, where Kafka's clients send one"
+        )
+    batch = batches[0]
+    if batch.header.size_bytes > BATCH_BYTES_MAX:
+        told = f"the batch has {batch.header.size_bytes} bytes, and may have {BATCH_BYTES_MAX}"
+        raise KafkaRefusal(ErrorCode.MESSAGE_TOO_LARGE, told)
+    if batch.header.is_control or batch.header.is_transactional:
+        raise KafkaRefusal(ErrorCode.INVALID_RECORD, "Penstock has no transactions by Kafka's protocol")
+    check_batch(batch)
+    return batch

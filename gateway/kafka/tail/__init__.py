@@ -1,0 +1,1 @@
+"""The end of each topic, as far as it is at hand in this process."""

@@ -1,0 +1,1 @@
+"""Topics as Kafka knows them: brokers, partitions, offsets, creation."""

@@ -1,0 +1,178 @@
+"""DescribeConfigs, AlterConfigs, IncrementalAlterConfigs, and what else tells of a cluster's set-up."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, TypeAlias
+
+from ....aio import Lake
+from ....log import PenstockError, TopicSettings
+from ....log.read.reader import Reader
+from ...topics.directory import TopicDirectory
+from ..server.calls import KafkaCall
+from ..wire.errors import ErrorCode, KafkaRefusal, refusal_of
+from ..wire.messages import Fields, Request
+from ..wire.names import topic_of
+from .configs import BROKER_CONFIGS, CONFIGS, TopicConfig, settings_of
+
+_TOPIC, _BROKER = 2, 4
+"""Kinds of resources."""
+_SET, _DELETE = 0, 1
+"""Operations of a change; lists are appended to and subtracted from by 2 and 3."""
+DYNAMIC_TOPIC_CONFIG: Final = 1
+STATIC_BROKER_CONFIG: Final = 4
+DEFAULT_CONFIG: Final = 5
+"""Where a value comes from, by Kafka's numbers."""
+_LOG_DIRECTORY: Final = "/lake"
+_Stated: TypeAlias = Callable[[Request, TopicSettings], Mapping[str, str | None]]
+"""The values that a request states for a resource."""
+
+
+class ConfigService:
+    """Tells clients of configs, and changes those of topics that Penstock has."""
+
+    def __init__(self, lake: Lake, names: TopicDirectory, *, defaults: TopicSettings) -> None:
+        self._lake, self._names, self._defaults = lake, names, defaults
+
+    async def describe_configs(self, request: Request, call: KafkaCall) -> Fields:
+        results = [await self._described(one, synonyms=bool(request.include_synonyms)) for one in request.resources]
+        return {"throttle_time_ms": 0, "results": results}
+
+    async def _described(self, asked: Request, *, synonyms: bool) -> Fields:
+        place = {"resource_type": asked.resource_type, "resource_name": asked.resource_name}
+        try:
+            configs = await self._configs(asked)
+        except (KafkaRefusal, PenstockError) as error:
+            refusal = refusal_of(error)
+            return {**place, "error_code": refusal.code, "error_message": refusal.message, "configs": []}
+        wanted = None if asked.configuration_keys is None else set(asked.configuration_keys)
+        told = [
+            _described_config(config, value, source, synonyms=synonyms)
+            for config, value, source in configs
+            if wanted is None or config.name in wanted
+        ]
+        return {**place, "error_code": ErrorCode.NONE, "error_message": None, "configs": told}
+
+    async def _configs(self, asked: Request) -> Iterable[tuple[TopicConfig, str, int]]:
+        if asked.resource_type == _BROKER:
+            return [(config, config.value_of(self._defaults), STATIC_BROKER_CONFIG) for config in BROKER_CONFIGS]
+        settings = await self._settings(asked)
+        return [(config, value, source) for config in CONFIGS.values() for value, source in [self._value(config, settings)]]
+
+    def _value(self, config: TopicConfig, settings: TopicSettings) -> tuple[str, int]:
+        value = config.value_of(settings)
+        return value, DEFAULT_CONFIG if value == config.value_of(self._defaults) else DYNAMIC_TOPIC_CONFIG
+
+    async def _settings(self, asked: Request) -> TopicSettings:
+        if asked.resource_type != _TOPIC:
+            raise KafkaRefusal(ErrorCode.INVALID_REQUEST, f"resources of kind {asked.resource_type} have no configs here")
+        topic_of(asked.resource_name)
+        return (await self._names.known_topic(asked.resource_name)).settings
+
+    async def alter_configs(self, request: Request, call: KafkaCall) -> Fields:
+        """What is not named gets its default."""
+
+        def stated(asked: Request, _: TopicSettings) -> Mapping[str, str | None]:
+            return {config.name: config.value_of(self._defaults) for config in CONFIGS.values()} | {
+                one.name: one.value for one in asked.configs
+            }
+
+        responses = [await self._altered(one, stated, validate_only=bool(request.validate_only)) for one in request.resources]
+        return {"throttle_time_ms": 0, "responses": responses}
+
+    async def incremental_alter_configs(self, request: Request, call: KafkaCall) -> Fields:
+        def stated(asked: Request, settings: TopicSettings) -> Mapping[str, str | None]:
+            changed: dict[str, str | None] = {}
+            for one in asked.configs:
+                if one.config_operation not in (_SET, _DELETE):
+                    raise KafkaRefusal(ErrorCode.INVALID_CONFIG, f"{one.name} is set or deleted: it is no list to add to")
+                config = CONFIGS.get(one.name)
+                is_reset = one.config_operation == _DELETE and config is not None
+                changed[one.name] = config.value_of(self._defaults) if is_reset and config is not None else one.value
+            return changed
+
+        responses = [await self._altered(one, stated, validate_only=bool(request.validate_only)) for one in request.resources]
+        return {"throttle_time_ms": 0, "responses": responses}
+
+    async def _altered(self, asked: Request, stated: _Stated, *, validate_only: bool) -> Fields:
+        code, message = ErrorCode.NONE, None
+        try:
+            before = await self._settings(asked)
+            after = settings_of(before, queues=None, stated=stated(asked, before))
+            if not validate_only and after != before:
+                await self._lake.alter_topic(asked.resource_name, retention=after.retention, retention_bytes=after.retention_bytes)
+        except (KafkaRefusal, PenstockError) as error:
+            code, message = (refusal := refusal_of(error)).code, refusal.message
+        return {
+            "error_code": code,
+            "error_message": message,
+            "resource_type": asked.resource_type,
+            "resource_name": asked.resource_name,
+        }
+
+    async def create_partitions(self, request: Request, call: KafkaCall) -> Fields:
+        """Refused, with the reason: a topic's queues are fixed at its creation."""
+        results = [await self._refused_partitions(one.name) for one in request.topics]
+        return {"throttle_time_ms": 0, "results": results}
+
+    async def _refused_partitions(self, name: str) -> Fields:
+        try:
+            topic_of(name)
+            await self._names.known_topic(name)
+            raise KafkaRefusal(ErrorCode.INVALID_PARTITIONS, "the number of partitions is fixed when a topic is created")
+        except (KafkaRefusal, PenstockError) as error:
+            refusal = refusal_of(error)
+            return {"name": name, "error_code": refusal.code, "error_message": refusal.message}
+
+    async def describe_log_dirs(self, request: Request, call: KafkaCall) -> Fields:
+        """One directory, with the bytes of topics' tables."""
+        asked = None if request.topics is None else {one.topic: set(one.partitions) for one in request.topics}
+        names = (
+            sorted(name for name in await self._lake.topics(damaged="skip") if "%" not in name) if asked is None else sorted(asked)
+        )
+        topics = await asyncio.gather(*(self._sizes(name, None if asked is None else asked[name]) for name in names))
+        directory = {
+            "error_code": ErrorCode.NONE,
+            "log_dir": _LOG_DIRECTORY,
+            "topics": [one for one in topics if one is not None],
+            "total_bytes": -1,
+            "usable_bytes": -1,
+        }
+        return {"throttle_time_ms": 0, "error_code": ErrorCode.NONE, "results": [directory]}
+
+    async def _sizes(self, name: str, partitions: set[int] | None) -> Fields | None:
+        try:
+            topic = await self._names.known_topic(name)
+        except PenstockError:
+            return None
+        sizes = topic.beside(Reader).table_bytes()
+        told = [
+            {"partition_index": queue, "partition_size": sizes[queue], "offset_lag": 0, "is_future_key": False}
+            for queue in sorted(sizes)
+            if not partitions or queue in partitions
+        ]
+        return {"name": name, "partitions": told}
+
+    async def describe_acls(self, request: Request, call: KafkaCall) -> Fields:
+        """None, as nothing is asked of clients."""
+        return {
+            "throttle_time_ms": 0,
+            "error_code": ErrorCode.SECURITY_DISABLED,
+            "error_message": "this gateway asks nobody for a proof of identity, and allows all",
+            "resources": [],
+        }
+
+
+def _described_config(config: TopicConfig, value: str, source: int, *, synonyms: bool) -> Fields:
+    return {
+        "name": config.name,
+        "value": value,
+        "read_only": config.is_fixed,
+        "is_default": source == DEFAULT_CONFIG,
+        "config_source": source,
+        "is_sensitive": False,
+        "synonyms": [{"name": config.name, "value": value, "source": source}] if synonyms else [],
+        "config_type": config.kind,
+        "documentation": None,
+    }

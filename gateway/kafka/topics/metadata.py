@@ -1,0 +1,152 @@
+"""Metadata, DescribeCluster and DescribeTopicPartitions."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final
+from uuid import UUID
+
+from ....aio import Lake
+from ....log import PenstockError
+from ....log.topic.topics import Topic
+from ...peers.reachable_peers import ReachablePeers
+from ...peers.rendezvous import Peer
+from ...topics.directory import TopicDirectory
+from ..server.calls import KafkaCall
+from ..wire.errors import ErrorCode, KafkaRefusal, refusal_of
+from ..wire.messages import Fields, Request
+from ..wire.names import topic_of
+from .cluster import cluster_id, leader_of, node_of
+
+_NAMES_S: Final = 10.0
+"""All names of the lake are listed again after this time: consoles and consumers by pattern ask every few seconds."""
+_OPENED_AT_ONCE: Final = 16
+_NO_ID: Final = UUID(int=0)
+
+
+class MetadataService:
+    """Tells clients which brokers, topics and partitions there are."""
+
+    def __init__(self, lake: Lake, names: TopicDirectory, peers: ReachablePeers, *, create_topics: bool) -> None:
+        self._lake, self._names, self._peers, self._create_topics = lake, names, peers, create_topics
+        self._clock = lake.runtime.clock
+        self._cluster_id = cluster_id(lake.url)
+        self._listed: tuple[float, Sequence[str]] | None = None
+        self._opening = asyncio.Semaphore(_OPENED_AT_ONCE)
+
+    async def metadata(self, request: Request, call: KafkaCall) -> Fields:
+        peers = await self._peers.live(tls=call.session.is_tls)
+        asks_all = request.topics is None or (call.version == 0 and not request.topics)
+        if asks_all:
+            topics = await self._all(peers)
+        else:
+            creates = self._create_topics and (request.allow_auto_topic_creation is not False)
+            topics = await asyncio.gather(*(self._asked(one, peers, creates=creates) for one in request.topics))
+        return {
+            "throttle_time_ms": 0,
+            "brokers": [
+                {"node_id": node.node_id, "host": node.endpoint.host, "port": node.endpoint.port, "rack": None}
+                for node in map(node_of, peers)
+            ],
+            "cluster_id": self._cluster_id,
+            "controller_id": self._controller(peers),
+            "topics": topics,
+        }
+
+    async def describe_cluster(self, request: Request, call: KafkaCall) -> Fields:
+        peers = await self._peers.live(tls=call.session.is_tls)
+        return {
+            "throttle_time_ms": 0,
+            "error_code": ErrorCode.NONE,
+            "error_message": None,
+            "endpoint_type": 1,
+            "cluster_id": self._cluster_id,
+            "controller_id": self._controller(peers),
+            "brokers": [
+                {"broker_id": node.node_id, "host": node.endpoint.host, "port": node.endpoint.port, "rack": None}
+                for node in map(node_of, peers)
+            ],
+        }
+
+    async def describe_topic_partitions(self, request: Request, call: KafkaCall) -> Fields:
+        peers = await self._peers.live(tls=call.session.is_tls)
+        names = [one.name for one in request.topics] or await self._all_names()
+        topics = await asyncio.gather(*(self._one(name, peers, creates=False) for name in sorted(names)))
+        return {"throttle_time_ms": 0, "topics": topics, "next_cursor": None}
+
+    def _controller(self, peers: Sequence[Peer]) -> int:
+        """This gateway, as any answers what a controller is asked."""
+        own = next((peer for peer in peers if peer.name == self._peers.own_name), None)
+        return node_of(own).node_id if own is not None else leader_of("", peers)
+
+    async def _all(self, peers: Sequence[Peer]) -> Sequence[Fields]:
+        found = await asyncio.gather(*(self._one(name, peers, creates=False) for name in await self._all_names()))
+        return [one for one in found if one["error_code"] == ErrorCode.NONE]  # those that have gone meanwhile
+
+    async def _all_names(self) -> Sequence[str]:
+        now_s = self._clock.monotonic_s()
+        if self._listed is None or now_s - self._listed[0] > _NAMES_S:
+            known = await self._lake.topics(damaged="skip")
+            self._listed = (now_s, sorted(name for name in known if "%" not in name))
+        return self._listed[1]
+
+    async def _asked(self, asked: Request, peers: Sequence[Peer], *, creates: bool) -> Fields:
+        if asked.name is None:
+            name = await self.name_of(asked.topic_id)
+            if name is None:
+                return _absent(None, ErrorCode.UNKNOWN_TOPIC_ID, asked.topic_id)
+            return await self._one(name, peers, creates=False)
+        return await self._one(asked.name, peers, creates=creates)
+
+    async def name_of(self, topic_id: UUID) -> str | None:
+        """The topic of an id, None for a topic that was deleted."""
+        for name, record in (await self._lake.topics(damaged="skip")).items():
+            if id_of(record.incarnation) == topic_id:
+                return name
+        return None
+
+    async def _one(self, name: str, peers: Sequence[Peer], *, creates: bool) -> Fields:
+        try:
+            topic = await self._open(name, creates=creates)
+        except (KafkaRefusal, PenstockError) as error:
+            return _absent(name, refusal_of(error).code)
+        leader, epoch = leader_of(name, peers), topic.tail.state.generation
+        return {
+            "error_code": ErrorCode.NONE,
+            "name": name,
+            "topic_id": id_of(topic.record.incarnation),
+            "is_internal": False,
+            "partitions": [_partition(number, leader, epoch) for number in range(topic.settings.queues)],
+        }
+
+    async def _open(self, name: str, *, creates: bool) -> Topic:
+        topic_of(name)
+        async with self._opening:
+            if creates:
+                return await self._names.topic(name)
+            return await self._names.known_topic(name)
+
+
+def id_of(incarnation: str) -> UUID:
+    """A topic that is made anew has another id."""
+    try:
+        return UUID(hex=incarnation)
+    except ValueError:
+        raise ValueError(f"an incarnation that is no number of 128 bits: {incarnation!r}") from None
+
+
+def _partition(number: int, leader: int, epoch: int) -> Fields:
+    return {
+        "error_code": ErrorCode.NONE,
+        "partition_index": number,
+        "leader_id": leader,
+        "leader_epoch": epoch,
+        "replica_nodes": [leader],
+        "isr_nodes": [leader],
+        "offline_replicas": [],
+    }
+
+
+def _absent(name: str | None, code: ErrorCode, topic_id: UUID = _NO_ID) -> Fields:
+    return {"error_code": code, "name": name, "topic_id": topic_id, "is_internal": False, "partitions": []}

@@ -1,0 +1,108 @@
+"""ListOffsets."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from typing import Final, NamedTuple
+
+from ....log import PenstockError
+from ....log.limits import TIME_MAX_MS
+from ....log.read.reader import Reader
+from ....log.topic.topics import Topic
+from ...topics.directory import TopicDirectory
+from ..server.calls import KafkaCall
+from ..tail.epochs import check_epoch
+from ..wire.errors import ErrorCode, KafkaRefusal, refusal_of
+from ..wire.messages import Fields, Request
+
+LATEST: Final = -1
+EARLIEST: Final = -2
+MAX_TIMESTAMP: Final = -3
+EARLIEST_LOCAL: Final = -4
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_COLUMNS: Final = ["offset", "born_timestamp"]
+
+
+class _Place(NamedTuple):
+    offset: int = -1
+    timestamp_ms: int = -1
+
+
+class OffsetsService:
+    """Finds offsets by time, and the ends of partitions."""
+
+    def __init__(self, names: TopicDirectory) -> None:
+        self._names = names
+
+    async def list_offsets(self, request: Request, call: KafkaCall) -> Fields:
+        topics = await asyncio.gather(*(self._of_topic(one.name, one.partitions) for one in request.topics))
+        return {"throttle_time_ms": 0, "topics": topics}
+
+    async def _of_topic(self, name: str, asked: Request) -> Fields:
+        try:
+            topic = await self._names.known_topic(name)
+            if any(one.timestamp == LATEST for one in asked):
+                await topic.tail.catch_up()
+        except PenstockError as error:
+            code = refusal_of(error).code
+            return {"name": name, "partitions": [_refused(one.partition_index, code) for one in asked]}
+        return {"name": name, "partitions": [await self._of_partition(topic, one) for one in asked]}
+
+    async def _of_partition(self, topic: Topic, asked: Request) -> Fields:
+        try:
+            if not 0 <= asked.partition_index < topic.settings.queues:
+                told = f"{topic.paths.topic} has no partition {asked.partition_index}"
+                raise KafkaRefusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, told)
+            check_epoch(topic, asked.current_leader_epoch)
+            found = await place_of(topic, asked.partition_index, asked.timestamp)
+        except (KafkaRefusal, PenstockError) as error:
+            return _refused(asked.partition_index, refusal_of(error).code)
+        return {
+            "partition_index": asked.partition_index,
+            "error_code": ErrorCode.NONE,
+            "timestamp": found.timestamp_ms,
+            "offset": found.offset,
+            "leader_epoch": topic.tail.state.generation,
+        }
+
+
+async def place_of(topic: Topic, queue: int, timestamp: int) -> _Place:
+    """The offset of an end, or of the first message born at a time or later, with that time; -1 where there is none.
+
+    `MAX_TIMESTAMP` is the place of the last message, which has the latest time unless senders stated others.
+    """
+    reader = topic.beside(Reader)
+    if timestamp == LATEST:
+        return _Place(topic.tail.state.next_offsets[queue])
+    if timestamp in (EARLIEST, EARLIEST_LOCAL):
+        return _Place((await reader.offsets())[queue][0])
+    if timestamp == MAX_TIMESTAMP:
+        earliest, limit = (await reader.offsets())[queue]
+        return await _first_from(reader, queue, limit - 1, 0) if earliest < limit else _Place()
+    if timestamp < 0:
+        raise KafkaRefusal(ErrorCode.INVALID_REQUEST, f"there is no time {timestamp}")
+    if timestamp > TIME_MAX_MS:
+        return _Place()
+    at = _EPOCH + timedelta(milliseconds=timestamp)
+    # What is before was stored, and so born, before that time.
+    start = (await reader.resolve(at, queues=[queue]))[queue]
+    return await _first_from(reader, queue, start, timestamp)
+
+
+async def _first_from(reader: Reader, queue: int, start: int, timestamp_ms: int) -> _Place:
+    source = reader.read(queue=queue, start=start, columns=_COLUMNS)
+    try:
+        async for rows in source:
+            born_ms = rows["born_timestamp"].cast("int64").to_numpy() // 1000
+            late = (born_ms >= timestamp_ms).nonzero()[0]
+            if len(late):
+                at = int(late[0])
+                return _Place(rows["offset"][at].as_py(), int(born_ms[at]))
+    finally:
+        await source.aclose()
+    return _Place()
+
+
+def _refused(partition: int, code: ErrorCode) -> Fields:
+    return {"partition_index": partition, "error_code": code, "timestamp": -1, "offset": -1, "leader_epoch": -1}

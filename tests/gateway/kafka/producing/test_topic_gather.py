@@ -1,0 +1,105 @@
+"""What several clients produce at once becomes one entry, and a refused batch takes along only those behind it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+
+import pyarrow as pa
+import pytest
+
+from penstock import aio
+from penstock.aio import Lake, TopicSettings
+from penstock.gateway.kafka.producing.topic_gather import PendingBatch, TopicGather
+from penstock.gateway.kafka.records.batches import KafkaBatch, batch_of
+from penstock.gateway.kafka.records.decoding import RECORDS_SCHEMA
+from penstock.gateway.kafka.records.encoding import encode
+from penstock.gateway.kafka.tail.batch_cache import BatchCache, TopicPartition
+from penstock.gateway.kafka.wire.errors import ErrorCode, KafkaRefusal
+from penstock.gateway.topics.producer_pool import ProducerPool
+from penstock.log import MessageType
+from penstock.log.limits import TopicLimits
+from penstock.log.stores import MemoryStore
+
+BODY_BYTES_MAX = 100
+SETTINGS = TopicSettings(message_type=MessageType.MIXED, queues=2, limits=TopicLimits(max_body_bytes=BODY_BYTES_MAX))
+
+
+@asynccontextmanager
+async def gathering() -> AsyncIterator[tuple[Lake, TopicGather, BatchCache]]:
+    async with aio.connect(store=MemoryStore(), maintenance=False) as lake:
+        await lake.create_topic("orders", SETTINGS)
+        cache = BatchCache()
+        yield lake, TopicGather(await lake.topic("orders"), ProducerPool(lake), cache, lake.runtime), cache
+
+
+def pending(*values: bytes, queue: int = 0, producer: int = -1, first: int = -1) -> PendingBatch:
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    rows = pa.RecordBatch.from_pylist(
+        [{"offset_delta": at, "timestamp": now, "value": value} for at, value in enumerate(values)], RECORDS_SCHEMA
+    )
+    (plain,) = encode(rows, base_offset=0, leader_epoch=-1)
+    header = plain.header._replace(producer_id=producer, producer_epoch=0 if first >= 0 else -1, base_sequence=first)
+    return PendingBatch(queue, batch_of(header, bytes(plain.payload)))
+
+
+async def outcomes(gather: TopicGather, *added: PendingBatch) -> list[int | ErrorCode | None]:
+    for one in added:
+        gather.add(one)
+    found = await asyncio.gather(*(one.base_offset for one in added), return_exceptions=True)
+    return [one.code if isinstance(one, KafkaRefusal) else one for one in found]  # type: ignore[misc]
+
+
+async def test_batches_of_one_turn_are_one_entry_with_dense_offsets_in_their_order() -> None:
+    async with gathering() as (lake, gather, cache):
+        tail = (await lake.topic("orders")).tail
+        before = tail.state.entry
+        added = [pending(b"a", b"b"), pending(b"c", queue=1), pending(b"d"), pending(b"e", queue=1)]
+        assert await outcomes(gather, *added) == [0, 0, 2, 1]
+        assert tail.state.entry == before + 1
+        incarnation = (await lake.topic("orders")).record.incarnation
+        assert [one.limit_offset for one in cache.from_offset(TopicPartition(incarnation, 0), 1)] == [2, 3]
+
+
+async def test_a_batch_with_a_record_that_the_topic_does_not_take_is_refused_by_itself() -> None:
+    async with gathering() as (_, gather, __):
+        large = pending(b"fine", bytes(BODY_BYTES_MAX + 1))
+        assert await outcomes(gather, pending(b"a"), large, pending(b"b")) == [0, ErrorCode.MESSAGE_TOO_LARGE, 1]
+
+
+async def test_what_is_behind_a_refused_batch_of_its_producer_does_not_overtake_it() -> None:
+    async with gathering() as (_, gather, __):
+        refused = pending(bytes(BODY_BYTES_MAX + 1), producer=7, first=0)
+        behind = pending(b"behind", producer=7, first=1)
+        elsewhere = pending(b"elsewhere", queue=1, producer=7, first=0)
+        found = await outcomes(gather, refused, behind, elsewhere, pending(b"other", producer=8, first=0))
+        assert found == [ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, 0, 0]
+
+
+async def test_what_came_during_the_append_of_a_refused_batch_does_not_overtake_it_either() -> None:
+    async with gathering() as (_, gather, __):
+        refused, behind = pending(bytes(BODY_BYTES_MAX + 1), producer=7, first=0), pending(b"behind", producer=7, first=1)
+        gather.add(refused)
+        await asyncio.sleep(0)  # its append begins
+        assert not refused.base_offset.done()
+        assert await outcomes(gather, behind, pending(b"other")) == [ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, 0]
+        assert refused.base_offset.done()
+
+
+async def test_batches_that_cannot_be_read_are_refused_and_the_others_written() -> None:
+    async with gathering() as (_, gather, __):
+        sound = pending(b"a")
+        header, data = sound.batch
+        damaged = PendingBatch(0, KafkaBatch(header._replace(record_count=5), data))
+        assert await outcomes(gather, sound, damaged, pending(b"b")) == [0, ErrorCode.INVALID_RECORD, 1]
+
+
+async def test_whoever_waits_hears_of_a_topic_that_was_deleted() -> None:
+    async with gathering() as (lake, gather, _):
+        await lake.delete_topic("orders")
+        lost = pending(b"a")
+        gather.add(lost)
+        with pytest.raises(Exception, match="orders"):
+            await lost.base_offset
