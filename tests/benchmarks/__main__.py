@@ -36,7 +36,7 @@ from tests.benchmarks import (
 )
 from tests.benchmarks.consumers import cells, handlers, idling, isolation, killed, receiving, retries, takeovers, throughput
 from tests.benchmarks.figures import Figure, Options, as_json, table
-from tests.benchmarks.gateway import kafka_records, rates
+from tests.benchmarks.gateway import kafka, kafka_records, rates
 
 BENCHMARKS: dict[str, Callable[[Options], Iterator[Figure]]] = {
     "latency": latency.measure,
@@ -62,6 +62,7 @@ BENCHMARKS: dict[str, Callable[[Options], Iterator[Figure]]] = {
     "cells": cells.measure,
     "gateway": rates.measure,
     "kafka-records": kafka_records.measure,
+    "kafka-gateway": kafka.measure,
     "console": console.measure,
     "spark-source": spark_source.measure,
     "spark-typed": typed.measure,

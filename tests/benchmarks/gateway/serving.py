@@ -1,6 +1,6 @@
 """A server as a process of its own, so that its processor time is known: a gateway of a lake in a folder, or bare gRPC that echoes.
 
-    python -m tests.benchmarks.gateway.serving FOLDER [--objects | --s3 | --echo]
+    python -m tests.benchmarks.gateway.serving FOLDER [--objects | --s3 | --echo] [--kafka]
 
 It prints a JSON line with its port, and one with what it used so far for each line that it reads. It ends with its input.
 """
@@ -23,6 +23,8 @@ import grpc
 
 from penstock import aio
 from penstock.coordinator import DeliveryOrder
+from penstock.gateway.kafka.gateway import KafkaGateway
+from penstock.gateway.kafka.options import KafkaOptions
 from penstock.gateway.rocketmq.gateway import Gateway
 from penstock.gateway.rocketmq.options import RocketMQOptions
 from penstock.gateway.rocketmq.server.rpcs import SERVICE
@@ -89,15 +91,17 @@ def store_of(folder: Path, *, s3: bool) -> ObjectStore:
 
 
 @asynccontextmanager
-async def _gateway(folder: Path, *, objects: bool, s3: bool) -> AsyncIterator[tuple[int, CountingStore | None]]:
+async def _gateway(folder: Path, *, objects: bool, s3: bool, kafka: bool) -> AsyncIterator[tuple[int, CountingStore | None]]:
     """``objects``: cells are objects of the store; ``s3``: they are, and the store is as slow as S3."""
     store = CountingStore(store_of(folder, s3=s3))
     coordination = "store" if objects or s3 else None
-    async with (
-        aio.connect(store=store, coordination=coordination, maintenance=False) as lake,
-        Gateway(lake, RocketMQOptions(port=0, create_groups=DeliveryOrder.CONCURRENT)) as gateway,
-    ):
-        yield gateway.port, store
+    async with aio.connect(store=store, coordination=coordination, maintenance=False) as lake:
+        if kafka:
+            async with KafkaGateway(lake, KafkaOptions(port=0, create_topics=True)) as of_kafka:
+                yield of_kafka.port, store
+            return
+        async with Gateway(lake, RocketMQOptions(port=0, create_groups=DeliveryOrder.CONCURRENT)) as of_rocketmq:
+            yield of_rocketmq.port, store
 
 
 class _Echo(grpc.GenericRpcHandler):
@@ -147,10 +151,10 @@ async def serve(running: AbstractAsyncContextManager[tuple[int, CountingStore | 
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("folder", type=Path)
-    for option in ("--objects", "--s3", "--echo"):
+    for option in ("--objects", "--s3", "--echo", "--kafka"):
         parser.add_argument(option, action="store_true")
     given = parser.parse_args()
-    running = _echo() if given.echo else _gateway(given.folder, objects=given.objects, s3=given.s3)
+    running = _echo() if given.echo else _gateway(given.folder, objects=given.objects, s3=given.s3, kafka=given.kafka)
     asyncio.run(serve(running, sys.stdin, sys.stdout))
 
 
