@@ -15,14 +15,14 @@ import pyarrow as pa
 from msgspec.structs import replace
 
 from ..coordinator.coordination import Coordination
-from ..coordinator.groups.record import GroupRecord
+from ..coordinator.groups.record import GroupMixed, GroupRecord
 from ..coordinator.queues.cell import QueueCell
 from ..coordinator.queues.commands import caught_up
 from ..coordinator.queues.keeper import OwnershipLost, QueueKeeper
 from ..coordinator.queues.offsets import SettledOffsets
 from ..coordinator.queues.restores import inconsistent, is_ahead, of_another_log, of_another_record, seen
 from ..coordinator.rebalance.balance import Queue
-from ..log.errors import CallError, DataDamaged, InvalidArgument, PenstockError, RetryError
+from ..log.errors import DataDamaged, InvalidArgument, PenstockError, RetryError
 from ..log.filter.filters import Filter, parse_filter
 from ..log.lake import LogLake
 from ..log.limits import MESSAGES_MAX as MAX_MESSAGES
@@ -36,14 +36,6 @@ log = logging.getLogger("penstock.consumers")
 
 MESSAGES_MAX = 500
 _FETCH_BYTES_MAX = 16 * MIB
-
-
-class GroupMixed(CallError):
-    """The group's queues hold messages in flight, waiting or parked of push or simple consumers, which offsets alone cannot
-    express.
-    """
-
-    kind = "group_mixed"
 
 
 @dataclass(slots=True)

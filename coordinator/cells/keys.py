@@ -36,8 +36,18 @@ def queue_key(group: str, topic: str, queue: int) -> str:
 
 
 def group_queues(group: str) -> str:
-    """The prefix of all `queue_key` of a group."""
+    """The prefix of all `queue_key`, `positions_key` and `classic_key` of a group."""
     return f"{QUEUES}{group_folder(group)}/"
+
+
+def classic_key(group: str) -> str:
+    """The members of a group of Kafka's clients. No topic's folder begins with ``!``."""
+    return f"{group_queues(group)}!members"
+
+
+def positions_key(group: str, topic: str) -> str:
+    """What a group of Kafka's clients has committed on a topic."""
+    return f"{group_queues(group)}{topic_folder(topic)}/positions"
 
 
 def role_key(topic: str, role: str) -> str:

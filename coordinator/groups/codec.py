@@ -11,19 +11,28 @@ from typing import Annotated, NamedTuple, TypeAlias
 from msgspec import Meta, field
 
 from ...log.format.stored_json import Number, StoredForm, damaged, parse_stored
-from ...log.limits import NUMBER_MAX, QUEUES_MAX
-from .record import Command, CommandKind, DeadLetterPolicy, DeliveryOrder, GroupRecord, GroupSettings, Position
+from ...log.limits import FORMAT_BASIC, FORMAT_EXTENDED, NUMBER_MAX, QUEUES_MAX
+from .record import (
+    Command,
+    CommandKind,
+    DeadLetterPolicy,
+    DeliveryOrder,
+    GroupProtocol,
+    GroupRecord,
+    GroupSettings,
+    Position,
+)
 from .retry import RetryPolicy, RetrySchedule
 
-FORMAT = 1
 _WHAT = "a consumer group's record"
 
 
 def encode_group(record: GroupRecord) -> bytes:
     settings = asdict(record.settings)
     settings["retry"] = {name: _plain(value) for name, value in settings["retry"].items()}
-    document = {
-        "format": FORMAT,
+    is_native = record.protocol is GroupProtocol.PENSTOCK
+    document: dict[str, object] = {
+        "format": FORMAT_BASIC if is_native else FORMAT_EXTENDED,
         "settings": settings,
         "positions": {topic: _position_document(position) for topic, position in record.positions.items()},
         "members": record.members,
@@ -36,6 +45,8 @@ def encode_group(record: GroupRecord) -> bytes:
         "secret": record.secret,
         "deleted": record.deleted,
     }
+    if not is_native:  # whoever does not know of it must not touch the group
+        document["protocol"] = record.protocol
     return json.dumps(document, separators=(",", ":")).encode()
 
 
@@ -89,11 +100,12 @@ class _GroupForm(StoredForm, frozen=True):
     former_queues: dict[str, Annotated[int, Meta(ge=0, le=QUEUES_MAX)]] = field(default_factory=dict)
     assigned: tuple[str, ...] = ()
     secret: Annotated[str, Meta(pattern=r"\A([0-9a-f]{2})*\Z")] = ""
+    protocol: str = GroupProtocol.PENSTOCK
 
 
 def decode_group(data: bytes, *, where: str) -> GroupRecord:
     """Raises `DataDamaged` or `NewerFormatError`."""
-    form = parse_stored(data, _GroupForm, what=_WHAT, where=where)
+    form = parse_stored(data, _GroupForm, what=_WHAT, where=where, formats=(FORMAT_BASIC, FORMAT_EXTENDED))
     settings, retry = form.settings, form.settings.retry
     try:
         return GroupRecord(
@@ -119,6 +131,7 @@ def decode_group(data: bytes, *, where: str) -> GroupRecord:
             former_queues=form.former_queues,
             secret=form.secret,
             deleted=form.deleted,
+            protocol=GroupProtocol(form.protocol),
         )
     except (ValueError, OverflowError) as error:
         raise damaged(_WHAT, error, where=where) from error

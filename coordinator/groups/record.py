@@ -40,6 +40,14 @@ class DeadLetterPolicy(StrEnum):
     """The message group stands still until an operator releases or skips the message; others run."""
 
 
+class GroupProtocol(StrEnum):
+    """The protocol by which a group's members share their work."""
+
+    PENSTOCK = "penstock"
+    KAFKA = "kafka"
+    """Kafka's classic protocol: offsets that members commit, and nothing of single messages."""
+
+
 class GroupNotFound(CallError, LookupError):
     """The consumer group is missing."""
 
@@ -62,6 +70,16 @@ class GroupInUse(CallError):
     """The consumer group has live members, or dead letters to write."""
 
     kind = "group_in_use"
+
+
+class GroupMixed(CallError):
+    """The group cannot be gone on with in this way.
+
+    Pull consumers have offsets alone, which do not say what push and simple consumers have in flight, waiting or parked. Kafka's clients and
+    Penstock's own consumers are in no group together.
+    """
+
+    kind = "group_mixed"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -204,6 +222,7 @@ class GroupRecord:
     former_queues: Mapping[str, int] = field(default_factory=dict)
     """The most queues that deleted groups of this name had, by topic."""
     deleted: bool = False
+    protocol: GroupProtocol = GroupProtocol.PENSTOCK
 
     def joined_by(self, member: str) -> GroupRecord:
         return self if member in self.members else replace(self, members=(*self.members, member))
@@ -285,6 +304,20 @@ class GroupRecord:
     def _at(self, topic: str, position: Position, commands: tuple[Command, ...]) -> GroupRecord:
         positions = {name: one for name, one in self.positions.items() if name != topic} | {topic: position}
         return replace(self, positions=positions, commands=commands, generations=self.generations + 1)
+
+
+def check_protocol(record: GroupRecord, protocol: GroupProtocol, group: str) -> None:
+    """Raise `GroupMixed` for a group of another protocol."""
+    if record.protocol is protocol:
+        return
+    is_kafka = record.protocol is GroupProtocol.KAFKA
+    raise GroupMixed(
+        "the consumer group is one of Kafka's clients" if is_kafka else "the consumer group is one of Penstock's own consumers",
+        object=group,
+        expected=f"a group of the protocol {protocol}",
+        observed=f"one of {record.protocol}",
+        hint="use another group, or delete this one first (`penstock group delete`)",
+    )
 
 
 def check_agreement(stated: Mapping[str, object], stored: GroupSettings, group: str) -> None:

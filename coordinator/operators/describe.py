@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from ...log.limits import shown
-from ..groups.record import GroupSettings
+from ..groups.record import GroupProtocol, GroupSettings
 from ..queues.cell import MessageState, QueueCell, Tries
 
 
@@ -58,6 +58,8 @@ class GroupDescription:
     """Sorted by topic and queue."""
     lost_letters: int = 0
     """Messages without a dead letter for ever, those of queues that a remade topic lacks included."""
+    protocol: GroupProtocol = GroupProtocol.PENSTOCK
+    """KAFKA: the settings do not apply, and queues without a committed offset are left out."""
 
     def __repr__(self) -> str:
         return shown(self, f"of group {self.name}", f"queues {len(self.queues)}", f"lag {self.lag}", f"members {len(self.members)}")

@@ -24,12 +24,13 @@ from ...log.topic.topics import Topic
 from ..cells.cells import Cells, StoredCell
 from ..cells.keys import GROUPS, QUEUES, WORKERS, queue_key
 from ..groups.codec import decode_group
-from ..groups.record import GroupRecord
+from ..groups.record import GroupProtocol, GroupRecord
 from ..queues.cell import QueueCell, removed_queue
 from ..queues.codec import decode_cell
 from ..queues.commands import begin, caught_up
 from ..workers.lease import Heartbeat, Sighting, decode_heartbeat, is_expired, sighting_of
 from ..workers.liveness import WorkerState, WorkerStatus, state_of
+from .classic_queues import ClassicLook, keys_of
 from .describe import QueueProgress, oldest_unsettled, queue_progress
 from .listed_ends import ListedEnds
 from .store_times import StoreTimeMark, StoreTimes
@@ -131,8 +132,10 @@ class _End:
 class _Claim:
     group: str
     topic: str
-    cells: tuple[QueueCell, ...]
-    former: tuple[QueueCell, ...]
+    cells: Mapping[int, QueueCell]
+    former: tuple[QueueCell, ...] = ()
+    members: frozenset[str] | None = None
+    """The members of a group of Kafka's clients. None: the heartbeats of workers name them."""
 
 
 OnUnread = Callable[[UnreadKind, str, PenstockError], None]
@@ -270,7 +273,8 @@ class LakeView:
                 except PenstockError as error:
                     note(UnreadKind.QUEUE, f"{group}/{name}", error)
             await asyncio.sleep(0)  # as in `look`
-        wanted = {queue_key(one.group, one.topic, queue) for one in found for queue in range(len(one.cells) + len(one.former))}
+        native = [one for one in found if one.members is None]
+        wanted = {queue_key(one.group, one.topic, queue) for one in native for queue in range(len(one.cells) + len(one.former))}
         self._decoded = {key: known for key, known in self._decoded.items() if key in wanted}
         return found
 
@@ -278,13 +282,19 @@ class LakeView:
         if record.positions[name].life < topic.life:
             # The topic was made again: the first member that sees it begins there.
             record = record.begun(name, (0,) * topic.settings.queues, topic.life)
+        if record.protocol is GroupProtocol.KAFKA:
+            stored = {key: _raised(self._stored[key]) for key in keys_of(group, record) if key in self._stored}
+            look = ClassicLook.of(group, record, stored)
+            return _Claim(group, name, look.queues(record, name), members=frozenset(look.member_ids))
         position = record.positions[name]
         cells = []
         for queue in range(len(position.offsets)):
             cell = self._cell(queue_key(group, name, queue)) or begin(position, queue)
             cells.append(caught_up(cell, record, name, queue, letters_max=float("inf")))
         former = [self._cell(queue_key(group, name, queue)) for queue in range(len(position.offsets), position.queues_max)]
-        return _Claim(group, name, tuple(cells), tuple(removed_queue(one, position.since) for one in former if one is not None))
+        return _Claim(
+            group, name, dict(enumerate(cells)), tuple(removed_queue(one, position.since) for one in former if one is not None)
+        )
 
     # --- Topics -----------------------------------------------------------------------------------------------------------------
 
@@ -398,7 +408,7 @@ class LakeView:
 
     def _oldest(self, claim: _Claim) -> dict[int, int | None]:
         offsets = self._ends[claim.topic].offsets
-        return {queue: oldest_unsettled(cell, *offsets[queue]) for queue, cell in enumerate(claim.cells) if queue in offsets}
+        return {queue: oldest_unsettled(cell, *offsets[queue]) for queue, cell in claim.cells.items() if queue in offsets}
 
     # --- What is told -----------------------------------------------------------------------------------------------------------
 
@@ -414,13 +424,15 @@ class LakeView:
             stored_ms = None if offset is None else end.times[queue].stored_ms(offset, now_ms)
             lag_ms = 0 if offset is None else None if stored_ms is None else max(0, now_ms - stored_ms)
             queues.append(QueueOverview(stood, lag_ms))
-        owners = {one.id for one in members}
+        owners = {one.id for one in members} if claim.members is None else claim.members
         owned = [one.progress.owner for one in queues if one.progress.owner in owners]
-        letters = [cell.dead_letters for cell in (*claim.cells, *claim.former)]
+        letters = [cell.dead_letters for cell in (*claim.cells.values(), *claim.former)]
         return GroupOverview(
             group=claim.group,
             topic=claim.topic,
-            consumers=sum(is_consumer(one, claim.group, claim.topic, owned) for one in members),
+            consumers=sum(is_consumer(one, claim.group, claim.topic, owned) for one in members)
+            if claim.members is None
+            else len(claim.members),
             owned=len(owned),
             dead_letters=sum(one.next_sequence - len(one.assigned) - one.lost for one in letters),
             queues=tuple(queues),

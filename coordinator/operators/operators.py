@@ -26,14 +26,17 @@ from ..groups.record import (
     CommandKind,
     GroupInUse,
     GroupNotFound,
+    GroupProtocol,
     GroupRecord,
     GroupSettings,
+    check_protocol,
     check_stated_filters,
 )
 from ..queues.cell import QueueCell, removed_queue
 from ..queues.codec import decode_cell
 from ..queues.commands import begin, caught_up
 from ..workers.liveness import WorkerState, WorkerStatus, watch_workers, workers, workers_of
+from .classic_queues import ClassicLook, keys_of
 from .describe import GroupDescription, QueueProgress, oldest_unsettled, queue_progress
 from .parked import ParkedGroup, parked_in
 
@@ -48,7 +51,7 @@ CHANGEABLE = ("retry", "max_attempts", "dead_letter_policy", "filters")
 class _View:
     name: str
     topic: Topic | None
-    cells: tuple[QueueCell, ...]
+    cells: Mapping[int, QueueCell]
     removed: tuple[QueueCell, ...]
 
 
@@ -87,6 +90,7 @@ class Operators:
             )
 
         def altered(record: GroupRecord) -> GroupRecord:
+            check_protocol(record, GroupProtocol.PENSTOCK, group)
             return replace(record, settings=replace(record.settings, **changes))  # type: ignore[arg-type]
 
         return (await self._groups.update(group, altered)).settings
@@ -139,7 +143,11 @@ class Operators:
         await self._check_unused(group, await self._groups.get(group), operation=operation, hint=hint)
 
     async def _check_unused(self, group: str, record: GroupRecord, *, operation: str, hint: str) -> None:
-        if living := await self._living(record):
+        if record.protocol is GroupProtocol.KAFKA:
+            living = list((await self._classic(group, record)).member_ids)
+        else:
+            living = await self._living(record)
+        if living:
             raise _in_use(group, living, operation=operation, hint=hint)
 
     async def groups(self) -> dict[str, GroupSettings]:
@@ -184,8 +192,9 @@ class Operators:
                 return await self._queue_progress(view, table_age_s)
 
         found = [one for some in await asyncio.gather(*map(standings, views)) for one in some]
-        lost = sum(cell.dead_letters.lost for view in views for cell in (*view.cells, *view.removed))
-        return GroupDescription(group, record.settings, record.all_members, tuple(found), lost)
+        lost = sum(cell.dead_letters.lost for view in views for cell in (*view.cells.values(), *view.removed))
+        members = (await self._classic(group, record)).member_ids if record.protocol is GroupProtocol.KAFKA else record.all_members
+        return GroupDescription(group, record.settings, members, tuple(found), lost, record.protocol)
 
     async def parked(
         self, group: str, *, topic: str | None = None, queue: int | None = None, message_group: str | None = None
@@ -199,7 +208,9 @@ class Operators:
         _check_chosen(group, record, topic, queue)
         found: list[ParkedGroup] = []
         for view in await self._views(group, record, topic):
-            found += await parked_in(view.name, self._reader(view.topic) if view.topic is not None else None, view.cells)
+            found += await parked_in(
+                view.name, self._reader(view.topic) if view.topic is not None else None, tuple(view.cells.values())
+            )
         return [
             one
             for one in found
@@ -208,6 +219,10 @@ class Operators:
 
     async def _views(self, group: str, record: GroupRecord, only: str | None = None) -> list[_View]:
         names = sorted(record.positions) if only is None else [only]
+        if record.protocol is GroupProtocol.KAFKA:
+            look = await self._classic(group, record)
+            topics = await asyncio.gather(*map(self._topic, names))
+            return [_classic_view(look, record, name, topic) for name, topic in zip(names, topics, strict=True)]
         keys = [queue_key(group, name, queue) for name in names for queue in range(record.positions[name].queues_ever)]
         cells = await self._coordination.cells.read_these(keys, under=group_queues(group))
         limit = asyncio.Semaphore(_AT_ONCE)
@@ -236,7 +251,11 @@ class Operators:
         gone = (
             removed_queue(cell(queue) or QueueCell(), position.since) for queue in range(len(position.offsets), position.queues_max)
         )
-        return _View(name, topic, tuple(present), tuple(gone))
+        return _View(name, topic, dict(enumerate(present)), tuple(gone))
+
+    async def _classic(self, group: str, record: GroupRecord) -> ClassicLook:
+        cells = await self._coordination.cells.read_these(keys_of(group, record), under=group_queues(group))
+        return ClassicLook.of(group, record, cells)
 
     async def _topic(self, name: str) -> Topic | None:
         try:
@@ -256,15 +275,15 @@ class Operators:
         if view.topic is None:
             return [
                 queue_progress(view.name, queue, cell, earliest=0, following=None, lag_time=timedelta())
-                for queue, cell in enumerate(view.cells)
+                for queue, cell in view.cells.items()
             ]
         reader = self._reader(view.topic)
         offsets = reader.known_offsets()
-        lags = any(oldest_unsettled(cell, *offsets[queue]) is not None for queue, cell in enumerate(view.cells))
+        lags = any(oldest_unsettled(cell, *offsets[queue]) is not None for queue, cell in view.cells.items())
         if lags and not (table := table_of(view.topic)).was_read_within(table_age_s):
             await table.refresh()  # of what nobody lacks, it does not matter whether retention dropped it
             offsets = reader.known_offsets()
-        oldest = {queue: oldest_unsettled(cell, *offsets[queue]) for queue, cell in enumerate(view.cells)}
+        oldest = {queue: oldest_unsettled(cell, *offsets[queue]) for queue, cell in view.cells.items()}
         ages = await self._ages(reader, {queue: offset for queue, offset in oldest.items() if offset is not None})
         return [
             queue_progress(
@@ -275,7 +294,7 @@ class Operators:
                 following=offsets[queue][1],
                 lag_time=ages.get(queue, timedelta()),
             )
-            for queue, cell in enumerate(view.cells)
+            for queue, cell in view.cells.items()
         ]
 
     async def _ages(self, reader: Reader, oldest: Mapping[int, int]) -> dict[int, timedelta]:
@@ -370,6 +389,12 @@ class Operators:
     def _may_write(self, operation: str) -> None:
         if self._lake.read_only:
             raise read_only(operation)
+
+
+def _classic_view(look: ClassicLook, record: GroupRecord, name: str, topic: Topic | None) -> _View:
+    if topic is not None and record.positions[name].life < topic.life:  # as of any group
+        record = record.begun(name, (0,) * topic.settings.queues, topic.life)
+    return _View(name, topic, look.queues(record, name), ())
 
 
 def _in_use(group: str, members: Sequence[str], *, operation: str, hint: str) -> GroupInUse:

@@ -12,17 +12,20 @@ from ...log.paths import check_group_name, group_name
 from ...log.runtime.runtime import Runtime
 from ..cells.cells import WRITE_ID_BYTES, Cells
 from ..cells.document import Codec, Document
-from ..cells.keys import GROUPS, group_key, queue_key
+from ..cells.keys import GROUPS, group_key, positions_key, queue_key
 from ..cells.lake_cell import LakeCell
+from ..classic.positions import decode_positions
 from ..groups.codec import decode_group, encode_group
 from ..groups.record import (
     CommandKind,
     GroupExists,
     GroupNotFound,
+    GroupProtocol,
     GroupRecord,
     GroupSettings,
     Position,
     check_agreement,
+    check_protocol,
     differences,
 )
 from ..limits import CELL_BYTES_MAX, CELL_STORED_BYTES_MAX, GROUP_BYTES_MAX
@@ -77,11 +80,12 @@ class GroupRegistry:
     # --- Settings ---------------------------------------------------------------------------------------------------------------
 
     async def create(self, group: str, settings: GroupSettings) -> GroupRecord:
-        """Nothing happens when the group exists so. Raises `GroupExists`, showing both, for other settings."""
+        """Nothing happens when the group exists so. Raises `GroupExists`, showing both, for other settings, and `GroupMixed` for one of Kafka's."""
         check_group_name(group)
         await self._lake.claim()
         secret = self._runtime.new_id()
         record = await self._write(group, lambda found: _created(found, settings, secret))
+        check_protocol(record, GroupProtocol.PENSTOCK, group)
         stated = {one.name: getattr(settings, one.name) for one in fields(settings)}
         if differing := differences(stated, record.settings, whole=True):
             raise GroupExists(
@@ -96,8 +100,8 @@ class GroupRegistry:
     async def ensure(self, group: str, stated: Mapping[str, object]) -> GroupRecord:
         """A consumer's group, made if missing with the stated settings over the defaults.
 
-        Raises `InvalidArgument`, showing both, for an existing group's other settings. A stated filter is adopted for a topic that the group has not
-        begun and has no filter for.
+        Raises `InvalidArgument`, showing both, for an existing group's other settings, and `GroupMixed` for one of Kafka's. A stated filter is
+        adopted for a topic that the group has not begun and has no filter for.
         """
         check_group_name(group)
         settings, secret = GroupSettings.stating(stated), self._runtime.new_id()
@@ -107,6 +111,7 @@ class GroupRegistry:
 
         def agreed(before: GroupRecord) -> GroupRecord:
             record = _created(before, settings, secret)
+            check_protocol(record, GroupProtocol.PENSTOCK, group)
             new = {
                 topic: tags
                 for topic, tags in settings.filters.items()
@@ -120,6 +125,16 @@ class GroupRegistry:
         if found is not None and agreed(found) == found:
             return found
         return await self._write(group, agreed)
+
+    async def ensure_kafka(self, group: str) -> GroupRecord:
+        """The group of Kafka's clients, made if missing. Raises `GroupMixed` for one of Penstock's own consumers."""
+        found = await self.read(group)
+        if found is None:
+            await self._lake.claim()
+            secret = self._runtime.new_id()
+            found = await self._write(group, lambda before: _created(before, GroupSettings(), secret, protocol=GroupProtocol.KAFKA))
+        check_protocol(found, GroupProtocol.KAFKA, group)
+        return found
 
     async def update(self, group: str, change: Callable[[GroupRecord], GroupRecord]) -> GroupRecord:
         """Write the result of ``change``, which may be called again on its own result. Raises `GroupNotFound`, also when the group was remade
@@ -206,7 +221,9 @@ class GroupRegistry:
         """Begin a new generation at these offsets, or of all ``queues`` of a new topic; see `Operators.reset`."""
         first: list[GroupRecord] = []
         taken = await self._queue_cells(group, [(topic, queue) for queue in offsets])
-        generation = max((cell.generation for cell in taken.values()), default=-1)
+        committed = await self._cells.read(key := positions_key(group, topic))
+        generations = () if committed is None else decode_positions(committed.data, where=key).generations
+        generation = max((*(cell.generation for cell in taken.values()), *generations), default=-1)
 
         def reset(before: GroupRecord) -> GroupRecord:
             before = before.raised(generation=generation)
@@ -217,6 +234,8 @@ class GroupRegistry:
                 return before  # carried out, and then another wrote
             if known is not None and known.life == life:
                 after = before.reset(topic, offsets)
+            elif before.protocol is GroupProtocol.KAFKA:  # queues without a position are as good as any
+                after = before.begun(topic, (0,) * queues, life).reset(topic, offsets)
             elif len(offsets) == queues:
                 after = before.begun(topic, tuple(offsets[queue] for queue in range(queues)), life)
             else:
@@ -312,8 +331,10 @@ class _GroupDocument(Document[GroupRecord]):
         return self.value
 
 
-def _created(found: GroupRecord, settings: GroupSettings, secret: str) -> GroupRecord:
-    return replace(found, settings=settings, secret=secret, deleted=False) if found.deleted else found
+def _created(
+    found: GroupRecord, settings: GroupSettings, secret: str, *, protocol: GroupProtocol = GroupProtocol.PENSTOCK
+) -> GroupRecord:
+    return replace(found, settings=settings, secret=secret, deleted=False, protocol=protocol) if found.deleted else found
 
 
 def _check_room(before: GroupRecord, after: GroupRecord, group: str) -> None:

@@ -236,8 +236,8 @@ def test_a_retry_policy_in_an_error_is_a_sentence(policy: RetryPolicy, said: str
 def test_other_versions_and_damage_are_named() -> None:
     whole = encode_group(GroupRecord(settings=GroupSettings()))
     lengths = encode_group(GroupRecord(settings=GroupSettings(), positions={"orders": Position((1, 2), (0, 1, 2))}))
-    with pytest.raises(NewerFormatError, match=r"another version.*billing.*format 1.*2"):
-        decode_group(whole.replace(b'"format":1', b'"format":2'), where="billing")
+    with pytest.raises(NewerFormatError, match=r"another version.*billing.*format 1 or 2.*3"):
+        decode_group(whole.replace(b'"format":1', b'"format":3'), where="billing")
     for damaged in (
         b"",
         b"[]",
@@ -247,6 +247,7 @@ def test_other_versions_and_damage_are_named() -> None:
         whole.replace(b"interval", b"fnterval"),
         whole.replace(b'"secret":""', b'"secret":"xy"'),
         whole.replace(b'"secret":""', b'"secret":7'),
+        whole.replace(b'"secret":""', b'"protocol":"pigeon"'),
         lengths,
     ):
         with pytest.raises(DataDamaged, match=r"not a consumer group's record.*billing"):

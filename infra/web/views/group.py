@@ -83,7 +83,7 @@ async def gather(context: PageContext, request: PageRequest) -> GroupPage:
 async def _readable(context: PageContext, lake: Lake, group: str) -> GroupDescription | None:
     record, looked = await lake.coordination.groups.get(group), await context.source.look()
     queues = tuple(queue.progress for one in looked.group(group) for queue in one.queues)
-    return GroupDescription(group, record.settings, record.all_members, queues) if queues else None
+    return GroupDescription(group, record.settings, record.all_members, queues, protocol=record.protocol) if queues else None
 
 
 async def held_of(lake: Lake, group: str, queues: Sequence[QueueProgress]) -> HeldMessageList:

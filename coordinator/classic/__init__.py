@@ -1,0 +1,1 @@
+"""What survives of a group of Kafka's classic protocol: its members, and its committed positions."""

@@ -1,0 +1,102 @@
+"""Groups of Kafka's clients are described, reset, listed and deleted as all others; Penstock's own consumers are not let in."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from penstock import aio
+from penstock.coordinator import GroupInUse
+from penstock.coordinator.groups.codec import encode_group
+from penstock.coordinator.groups.record import GroupMixed, GroupProtocol
+from penstock.coordinator.operators.lake_view import LakeView
+from penstock.log.stores import MemoryStore
+from tests.coordinator.classic.stage import GROUP, TOPIC, begin, commit, join, with_messages
+from tests.coordinator.classic.test_members import assignment, member
+
+
+async def test_its_lag_is_what_is_behind_the_committed_offsets() -> None:
+    async with aio.Lake(MemoryStore()) as lake:
+        await with_messages(lake, 10)
+        record = await begin(lake)
+        await commit(lake, record, {0: 2})
+        await join(lake, record, member("a", assignment(orders=[0])), member("b", assignment(orders=[1])))
+        found = await lake.describe_group(GROUP)
+        assert (found.protocol, found.members, found.lag) == (GroupProtocol.KAFKA, ("a", "b"), 3)
+        (queue,) = found.queues
+        assert (queue.queue, queue.owner, queue.committed_offset, queue.next_offset) == (0, "a", 2, 5)
+        assert GROUP in await lake.groups()
+
+
+async def test_a_look_at_the_lake_sees_it() -> None:
+    async with aio.Lake(MemoryStore()) as lake:
+        await with_messages(lake, 10)
+        record = await begin(lake)
+        await commit(lake, record, {0: 2, 1: 5})
+        await join(lake, record, member("a", assignment(orders=[0, 1])))
+
+        async def none(_: str) -> int:
+            return 0
+
+        view = LakeView(lake, lake.coordination.cells, waiting=none, precise=timedelta(seconds=1))
+        (seen,) = (await view.look()).groups
+        assert (seen.group, seen.topic, seen.consumers, seen.owned) == (GROUP, TOPIC, 1, 2)
+        assert [one.progress.lag for one in seen.queues] == [3, 0]
+
+
+async def test_a_reset_counts_as_soon_as_it_is_ordered() -> None:
+    async with aio.Lake(MemoryStore()) as lake:
+        await with_messages(lake, 10)
+        record = await begin(lake)
+        await commit(lake, record, {0: 5, 1: 5})
+        assert await lake.reset_offsets(GROUP, TOPIC, 1, queues=[0]) == {0: 1}
+        assert [one.committed_offset for one in (await lake.describe_group(GROUP)).queues] == [1, 5]
+
+
+async def test_a_group_that_has_not_begun_on_a_topic_is_reset_in_some_queues() -> None:
+    async with aio.Lake(MemoryStore()) as lake:
+        await with_messages(lake, 10)
+        await lake.coordination.groups.ensure_kafka(GROUP)
+        await lake.reset_offsets(GROUP, TOPIC, "latest", queues=[1])
+        assert [(one.queue, one.committed_offset) for one in (await lake.describe_group(GROUP)).queues] == [(1, 5)]
+
+
+async def test_it_is_deleted_when_it_has_no_members() -> None:
+    async with aio.Lake(MemoryStore()) as lake:
+        await with_messages(lake, 10)
+        record = await begin(lake)
+        await commit(lake, record, {0: 5})
+        await join(lake, record, member("a"))
+        with pytest.raises(GroupInUse):
+            await lake.delete_group(GROUP)
+        await lake.delete_group(GROUP, force=True)
+        assert GROUP not in await lake.groups()
+        await begin(lake)
+        found = await lake.describe_group(GROUP)
+        assert (found.members, found.queues) == ((), ())
+
+
+async def test_native_consumers_and_kafka_clients_are_in_no_group_together() -> None:
+    async with aio.Lake(MemoryStore()) as lake:
+        await with_messages(lake)
+        await begin(lake)
+        with pytest.raises(GroupMixed, match=r"one of Kafka's clients.*team/billing"):
+            async with lake.simple_consumer(TOPIC, group=GROUP):
+                pass
+        with pytest.raises(GroupMixed):
+            async with lake.pull_consumer(TOPIC, group=GROUP):
+                pass
+        with pytest.raises(GroupMixed):
+            await lake.alter_group(GROUP, max_attempts=3)
+        with pytest.raises(GroupMixed):
+            await lake.create_group(GROUP)
+        await lake.create_group("native")
+        with pytest.raises(GroupMixed, match=r"one of Penstock's own consumers.*native"):
+            await lake.coordination.groups.ensure_kafka("native")
+
+
+async def test_an_earlier_version_is_told_that_the_group_is_not_for_it() -> None:
+    async with aio.Lake(MemoryStore()) as lake:
+        await with_messages(lake)
+        assert b'"format":2' in encode_group(await begin(lake))
