@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from ..log.lazy_names import lazy_names
 
 if TYPE_CHECKING:
+    from ..coordinator.groups.record import GroupMixed as GroupMixed
     from ..log.metrics import MemoryMetrics as MemoryMetrics
     from ..log.metrics import Metrics as Metrics
     from .broadcast import BroadcastConsumer as BroadcastConsumer
@@ -13,7 +14,6 @@ if TYPE_CHECKING:
     from .handlers.results import ConsumeResult as ConsumeResult
     from .handlers.results import RetryAfter as RetryAfter
     from .named_receives import OutstandingDelivery as OutstandingDelivery
-    from .pull import GroupMixed as GroupMixed
     from .pull import PullConsumer as PullConsumer
     from .push import PushConsumer as PushConsumer
     from .push_options import PushOptions as PushOptions

@@ -14,10 +14,10 @@ import penstock
 from penstock.consumers import pull
 from penstock.consumers.feed.feed import Feed
 from penstock.consumers.membership import Subscription
-from penstock.consumers.pull import GroupMixed, PullConsumer
+from penstock.consumers.pull import PullConsumer
 from penstock.coordinator.cells.cells import Cells, StoredCell
 from penstock.coordinator.cells.keys import group_key, queue_key
-from penstock.coordinator.groups.record import GroupDeleted, GroupInUse, GroupRecord
+from penstock.coordinator.groups.record import GroupDeleted, GroupInUse, GroupMixed, GroupRecord
 from penstock.coordinator.queues.cell import MessageState, Tries
 from penstock.coordinator.queues.codec import decode_cell, encode_cell
 from penstock.coordinator.queues.commands import caught_up
