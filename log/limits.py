@@ -58,10 +58,12 @@ FORMAT_BASIC = 1
 """The first format. Objects state the lowest format whose readers understand them."""
 FORMAT_EXTENDED = 2
 """The format of schemas, and of messages with a key, headers, or NULL instead of a body."""
-FORMATS_OF_LOGS = (FORMAT_BASIC, FORMAT_EXTENDED)
 FORMAT_SETTINGS = 3
 """The format of the settings of a topic of type MIXED, with limits of headers, or with another routing than the default."""
-FORMATS_OF_SETTINGS = (*FORMATS_OF_LOGS, FORMAT_SETTINGS)
+FORMATS_OF_SETTINGS = (FORMAT_BASIC, FORMAT_EXTENDED, FORMAT_SETTINGS)
+FORMAT_IDEMPOTENT = 4
+"""The format of idempotent producers' batches and rows."""
+FORMATS_OF_LOGS = (FORMAT_BASIC, FORMAT_EXTENDED, FORMAT_IDEMPOTENT)
 SCHEMA_VERSIONS_KEPT = 100
 """The versions of a schema that a topic's state remembers."""
 SCHEMA_CHANGES_TOLD = 20
@@ -74,6 +76,16 @@ its batches as long as they are valid.
 """
 NAMED_ROW_MS = 30 * 24 * 3600 * 1000
 """The store time after which an unused name leaves the state."""
+IDEMPOTENT_ROW_ENTRIES = 64
+"""The entries for which an idempotent producer's row stays in the state in any case; at least VALIDITY_ENTRIES, as above."""
+IDEMPOTENT_ROW_MS = 15 * 60 * 1000
+"""The store time after which an unused one leaves it; far above the two minutes (``delivery.timeout.ms``) for which Kafka's clients retry."""
+IDEMPOTENT_STEP_MAX_MS = 10 * 1000
+"""The most of that time that one entry counts, so that neither a clock that is off, nor the end of a long silence, ages rows by more."""
+IDEMPOTENT_ROWS_MAX = 10_000
+"""The rows of idempotent producers above which the longest unused leaves before its time."""
+IDEMPOTENT_APPEND_MAX_S = 120.0
+"""The longest time for which a process tries to append an idempotent producer's batch; with its client's retries far below IDEMPOTENT_ROW_MS."""
 STORE_TIME_STEP_MAX_MS = 24 * 3600 * 1000
 """The most by which one entry moves the store timestamp, so that one bad clock ages no named producers out of the state."""
 CHECKPOINT_ENTRIES = 64

@@ -13,10 +13,13 @@ from dataclasses import dataclass, replace
 from .errors import DataDamaged, PenstockError, StoreUnavailable
 from .format.entry import encode_entry
 from .format.fold import store_time
-from .format.header import CloseJob, Created, Deleted, Epoch, Header, Repair
+from .format.header import CloseJob, Created, Deleted, Epoch, Header, Repair, is_idempotent
+from .format.idempotence import after as idempotent_after
+from .format.idempotence import is_numbered, key_of
 from .format.state import ProducerRow, TopicState, row_sum, state_form
 from .limits import ENTRY_ROWS_MAX, NUMBER_MAX, QUEUES_MAX
 from .paths import TopicPaths
+from .runtime.recent_mapping import RecentMapping
 from .runtime.runtime import Runtime
 from .stores.protocol import Conflict, ObjectMissing, ObjectStore, Put
 from .tail.damage import entry_numbers
@@ -140,7 +143,11 @@ def _loosely(state: TopicState, found: Mapping[int, SalvagedEntry | None]) -> To
             if isinstance(action, Created) and 0 < action.queues <= QUEUES_MAX:
                 offsets, unsure, known = [0] * action.queues, [0] * action.queues, [0] * action.queues
                 state = replace(
-                    state, incarnation=action.incarnation, alive=True, created_entry=number, generation=state.generation + 1
+                    _without_idempotent(state),
+                    incarnation=action.incarnation,
+                    alive=True,
+                    created_entry=number,
+                    generation=state.generation + 1,
                 )
             elif isinstance(action, Deleted):
                 state = replace(state, alive=False)
@@ -160,9 +167,17 @@ def _loosely(state: TopicState, found: Mapping[int, SalvagedEntry | None]) -> To
     return replace(state, next_offsets=tuple(jumped))
 
 
+def _without_idempotent(state: TopicState) -> TopicState:
+    """The state of another life: what a producer of its former one has sent is not there."""
+    return replace(state, idempotent=RecentMapping(), idempotent_ms=0)
+
+
 def _with_producers(state: TopicState, header: Header) -> TopicState:
+    if any(batch.generation > state.generation for batch in header.batches):  # a lost entry began a life
+        state = _without_idempotent(state)
     time_ms = store_time(state.store_time_ms, header.append_time_ms)
     rows = {True: dict(state.named), False: dict(state.unnamed)}
+    idempotent = state.idempotent.copy()
     openings, jobs = dict(state.openings), dict(state.closed_jobs)
     generation = state.generation
     for opening in header.openings:
@@ -171,9 +186,14 @@ def _with_producers(state: TopicState, header: Header) -> TopicState:
         rows[True][opening.producer] = ProducerRow(last, header.entry, time_ms, Epoch(header.entry, 0))
         openings[opening.write_id] = header.entry
     for batch in header.batches:
-        known = rows[batch.named].pop(batch.producer, None)
-        last = max(batch.last, known.last if known is not None else -1)
-        rows[batch.named][batch.producer] = ProducerRow(last, header.entry, time_ms, batch.epoch)
+        if is_idempotent(batch):
+            if is_numbered(batch) and ((row := idempotent.get(key_of(batch))) is None or row.last < batch.last):
+                # What is missing before it may lie in a lost entry: a copy of that is no duplicate.
+                idempotent.use(key_of(batch), idempotent_after(row, batch, header.entry, state.idempotent_ms))
+        else:
+            known = rows[batch.named].pop(batch.producer, None)
+            last = max(batch.last, known.last if known is not None else -1)
+            rows[batch.named][batch.producer] = ProducerRow(last, header.entry, time_ms, batch.epoch)
         generation = max(generation, batch.generation)
         if batch.job is not None:
             jobs.setdefault(batch.job, header.entry)
@@ -185,6 +205,7 @@ def _with_producers(state: TopicState, header: Header) -> TopicState:
         generation=generation,
         named=rows[True],
         unnamed=rows[False],
+        idempotent=idempotent,
         openings=openings,
         closed_jobs=jobs,
         store_time_ms=time_ms,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 
 import pyarrow as pa
@@ -72,6 +72,12 @@ class Appender:
         """Append one batch; ``rows`` are sorted by queue, None where its parts are staged. A producer's batches come one by one."""
         return await self._append(batch=batch, rows=rows, size_bytes=size_bytes, deadline_s=deadline_s)
 
+    def begin(self, batches: Sequence[PendingAppend]) -> None:
+        """Take batches of several producers, for one entry where they fit. Each ends at its deadline at the latest."""
+        for pending in batches:
+            if (timer := self._begin(pending)) is not None:
+                pending.future.add_done_callback(_ending(timer))
+
     async def append_opening(self, opening: Opening, *, deadline_s: float) -> Outcome:
         return await self._append(opening=opening, deadline_s=deadline_s)
 
@@ -94,22 +100,33 @@ class Appender:
         rows: pa.Table | None = None,
         size_bytes: int = 0,
     ) -> Outcome:
-        if self._closing:
-            return ClosedError("the topic was closed before the send was tried", operation="append", object=self._paths.topic)
-        loop = asyncio.get_running_loop()
-        pending = PendingAppend(deadline_s, loop.create_future(), batch, opening, actions, rows, size_bytes)
-        pending.valid_from(self._tail.state.entry)
-        if (refusal := before_any(pending, self._tail.state)) is not None:
-            return refusal
-        self._in_flight.add(pending)
-        timer = loop.call_later(max(0.0, deadline_s - self._now_s()), self._time_out, pending)
-        self._wakeup.set()
-        if self._task is None or self._task.done():
-            self._task = asyncio.ensure_future(self._run())
+        future = asyncio.get_running_loop().create_future()
+        pending = PendingAppend(deadline_s, future, batch, opening, actions, rows, size_bytes)
+        timer = self._begin(pending)
+        if timer is None:
+            return pending.future.result()
         try:
             return await asyncio.shield(pending.future)
         finally:
             timer.cancel()
+
+    def _begin(self, pending: PendingAppend) -> asyncio.TimerHandle | None:
+        """The timer of its deadline; None: it has ended already."""
+        if self._closing:
+            pending.settle(
+                ClosedError("the topic was closed before the send was tried", operation="append", object=self._paths.topic)
+            )
+            return None
+        pending.valid_from(self._tail.state.entry)
+        if (refusal := before_any(pending, self._tail.state)) is not None:
+            pending.settle(refusal)
+            return None
+        self._in_flight.add(pending)
+        timer = asyncio.get_running_loop().call_later(max(0.0, pending.deadline_s - self._now_s()), self._time_out, pending)
+        self._wakeup.set()
+        if self._task is None or self._task.done():
+            self._task = asyncio.ensure_future(self._run())
+        return timer
 
     async def close(self) -> None:
         self._closing = True
@@ -190,6 +207,7 @@ class Appender:
             write_id=self._runtime.new_id(),
             now_ms=self._clock.wall_ms(),
             combines=race.combines(self._now_s()),
+            inline_bytes_max=limit,
         )
         self._handed_over.drop(composed.useless)
         if composed.empty:
@@ -382,3 +400,7 @@ class Appender:
 
     def _now_s(self) -> float:
         return self._clock.monotonic_s()
+
+
+def _ending(timer: asyncio.TimerHandle) -> Callable[[object], None]:
+    return lambda _: timer.cancel()

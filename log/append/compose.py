@@ -10,7 +10,8 @@ import pyarrow as pa
 
 from ..format.fold import Judge, VoidReason, bases_of, follows, is_expired, is_of_epoch, is_of_generation, was_accepted
 from ..format.handover import HandOver
-from ..format.header import Action, Batch, Header, Opening
+from ..format.header import Action, Batch, Header, Opening, is_idempotent
+from ..format.idempotence import Standing, is_numbered, key_of, standing
 from ..format.state import TopicState
 from ..limits import ENTRY_INLINE_BYTES_MAX, ENTRY_LINKS_MAX, VALIDITY_ENTRIES
 from .in_flight import PendingAppend
@@ -39,6 +40,7 @@ def compose(
     write_id: str,
     now_ms: int,
     combines: bool = False,
+    inline_bytes_max: int = ENTRY_INLINE_BYTES_MAX,
 ) -> ComposedEntry:
     """The entry within the caps: actions, openings, handed-over batches (oldest first), this process's batches."""
     judge = Judge(state, state.entry + 1)
@@ -49,7 +51,7 @@ def compose(
     actions = _actions(judge, changing)
     openings = _openings(judge, waiting.values(), opening)
     handed, useless = _handed_batches(judge, waiting, state)
-    own, inline = _own_batches(judge, open_pending, before=len(handed))
+    own, inline = _own_batches(judge, open_pending, before=len(handed), inline_bytes_max=inline_bytes_max)
     batches = (*handed, *(one.batch for one in own if one.batch is not None))
     header = Header(
         entry=state.entry + 1,
@@ -94,7 +96,9 @@ def _handed_batches(judge: Judge, waiting: Mapping[str, HandOver], state: TopicS
     return batches, useless
 
 
-def _own_batches(judge: Judge, pending: Sequence[PendingAppend], *, before: int) -> tuple[list[PendingAppend], dict[int, pa.Table]]:
+def _own_batches(
+    judge: Judge, pending: Sequence[PendingAppend], *, before: int, inline_bytes_max: int
+) -> tuple[list[PendingAppend], dict[int, pa.Table]]:
     """The appends that fit behind ``before`` batches, and the inline rows by position."""
     own: list[PendingAppend] = []
     inline: dict[int, pa.Table] = {}
@@ -104,7 +108,7 @@ def _own_batches(judge: Judge, pending: Sequence[PendingAppend], *, before: int)
         if one.batch is None or position >= ENTRY_LINKS_MAX:
             continue
         size = 0 if one.batch.parts else one.size_bytes
-        if inline and inline_bytes + size > ENTRY_INLINE_BYTES_MAX:
+        if inline and inline_bytes + size > inline_bytes_max:
             continue
         if isinstance(judge.accept(one.batch), VoidReason):
             continue
@@ -131,6 +135,10 @@ def still_waits(handed: HandOver, state: TopicState) -> bool:
 def _waits(batch: Batch, state: TopicState) -> bool:
     if not is_of_generation(batch.generation, state.generation) or is_expired(batch.valid_until, state.entry + 1):
         return False
+    if is_idempotent(batch):
+        # What is missing before it may come with a later entry.
+        found = is_numbered(batch) and standing(state.idempotent.get(key_of(batch)), batch)
+        return found in {Standing.FOLLOWS, Standing.GAP}
     row = (state.named if batch.named else state.unnamed).get(batch.producer)
     if row is None:
         return not batch.named

@@ -13,9 +13,10 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
-from ..errors import FencedError, NotWritten, PenstockError, TopicDeleted, UnknownOutcome
+from ..errors import FencedError, NotWritten, PenstockError, SequenceError, TopicDeleted, UnknownOutcome
 from ..format.fold import FoldedEntry, VoidReason
-from ..format.header import Action, Batch, Epoch, Opening
+from ..format.header import Action, Batch, Epoch, Opening, is_idempotent
+from ..format.idempotence import Standing, epoch_of, key_of, standing
 from ..format.state import ProducerRow, TopicState
 from ..limits import VALIDITY_ENTRIES
 
@@ -41,7 +42,12 @@ class OpeningResult:
     last_sequence: int
 
 
-Outcome: TypeAlias = AppendResult | OpeningResult | PenstockError
+@dataclass(frozen=True, slots=True)
+class Duplicate:
+    """Every record of the idempotent producer's batch was in the log already. This append wrote nothing."""
+
+
+Outcome: TypeAlias = AppendResult | OpeningResult | Duplicate | PenstockError
 
 
 @dataclass(eq=False, slots=True)
@@ -65,6 +71,8 @@ class PendingAppend:
     """The last entry number as which an earlier request may still bring it."""
     passed_over: int = 0
     write_ids: set[str] = field(default_factory=set)
+    behind: PendingAppend | None = None
+    """The append of the same idempotent producer that it was formed behind."""
 
     @property
     def done(self) -> bool:
@@ -97,8 +105,7 @@ def before_any(pending: PendingAppend, state: TopicState) -> Outcome | None:
     if pending.opening is not None:
         return _gone(pending.opening.generation, state) or as_accepted(pending.opening, state)
     if pending.batch is not None:
-        batch = pending.batch
-        return _hopeless(batch, state)
+        return _hopeless(pending, state)
     return None
 
 
@@ -115,7 +122,7 @@ def after_fold(pending: PendingAppend, folded: FoldedEntry) -> Outcome | None:
     for other, verdict in zip(folded.header.batches, folded.verdicts, strict=True):
         if not isinstance(verdict, VoidReason) and is_same(other, batch):
             return AppendResult(folded.number, folded.store_time_ms, verdict)
-    return _hopeless(batch, folded.state)
+    return _hopeless(pending, folded.state)
 
 
 def after_jump(pending: PendingAppend, state: TopicState) -> Outcome | None:
@@ -127,13 +134,27 @@ def after_jump(pending: PendingAppend, state: TopicState) -> Outcome | None:
     if pending.batch is None:
         return _unknown("the log was trimmed past this process while an entry was on its way")
     batch = pending.batch
+    if is_idempotent(batch):
+        return _idempotent_after_jump(pending, batch, state)
     row = _row(state, batch)
     if row is not None and proves(row, batch):
         if row.last >= batch.last:
             return AppendResult(row.entry, row.time_ms, None)
         if row.last == batch.previous:
-            return _hopeless(batch, state)
+            return _hopeless(pending, state)
     return _unknown("the log was trimmed past this process, and no row of this producer's epoch is left to tell")
+
+
+def _idempotent_after_jump(pending: PendingAppend, batch: Batch, state: TopicState) -> Outcome | None:
+    # In another life of the topic a producer of the same id may have the same numbers.
+    row = state.idempotent.get(key_of(batch)) if state.generation == batch.generation else None
+    if row is not None:
+        match standing(row, batch):
+            case Standing.DUPLICATE:
+                return AppendResult(row.entry, state.store_time_ms, None)
+            case Standing.FOLLOWS:
+                return _hopeless(pending, state)
+    return _unknown("the log was trimmed past this process, and no row of this producer is left to tell")
 
 
 def at_deadline(pending: PendingAppend, state: TopicState) -> Outcome:
@@ -154,14 +175,13 @@ def _batch(pending: PendingAppend) -> Batch:
 
 
 def is_same(one: Batch, other: Batch) -> bool:
-    """Whether two batches are one: an epoch's sequences are never used twice."""
-    return (one.producer, one.named, one.epoch, one.previous, one.last) == (
-        other.producer,
-        other.named,
-        other.epoch,
-        other.previous,
-        other.last,
-    )
+    """Whether two batches are one: an epoch's sequences are never used twice, in a queue of one life of the topic."""
+    return _identity(one) == _identity(other)
+
+
+def _identity(batch: Batch) -> tuple[object, ...]:
+    queue = tuple(batch.rows) if is_idempotent(batch) else None
+    return batch.producer, batch.named, batch.epoch, batch.previous, batch.last, batch.generation, queue
 
 
 def as_accepted(opening: Opening, state: TopicState) -> OpeningResult | None:
@@ -188,8 +208,46 @@ def _row(state: TopicState, batch: Batch) -> ProducerRow | None:
     return (state.named if batch.named else state.unnamed).get(batch.producer)
 
 
-def _hopeless(batch: Batch, state: TopicState) -> PenstockError | None:
-    return _gone(batch.generation, state) or _fenced(batch, state) or _forgotten(batch, state) or _closed(batch, state)
+def _hopeless(pending: PendingAppend, state: TopicState) -> Outcome | None:
+    batch = _batch(pending)
+    if (gone := _gone(batch.generation, state)) is not None:
+        return gone
+    if is_idempotent(batch):
+        return _judged_anew(pending, batch, state) or _closed(batch, state)
+    return _fenced(batch, state) or _forgotten(batch, state) or _closed(batch, state)
+
+
+def _judged_anew(pending: PendingAppend, batch: Batch, state: TopicState) -> Outcome | None:
+    """The outcome of an idempotent producer's batch that does not follow any more, or never did."""
+    row = state.idempotent.get(key_of(batch))
+    found = standing(row, batch)
+    if found is Standing.FOLLOWS or (found is Standing.GAP and may_be_filled(pending, state)):
+        return None
+    if found is Standing.DUPLICATE:
+        return Duplicate()
+    facts = {
+        "operation": "append",
+        "object": f"producer {batch.producer}, queue {key_of(batch)[1]}",
+        "observed": f"epoch {epoch_of(batch.previous)}, {batch.previous}",
+    }
+    if found is Standing.FENCED:
+        assert row is not None, "a row has the later epoch"
+        return FencedError(
+            "the idempotent producer has begun a later epoch; the send was not written",
+            expected=f"epoch {epoch_of(row.last)}",
+            **facts,
+        )
+    return SequenceError(
+        "the batch does not follow what the log has of the idempotent producer; it was not written",
+        expected="nothing before it" if row is None else f"epoch {epoch_of(row.last)}, {row.last}",
+        **facts,
+    )
+
+
+def may_be_filled(pending: PendingAppend, state: TopicState) -> bool:
+    """Whether what is missing before an idempotent producer's batch may still come, and the batch with it."""
+    waits = pending.behind is not None and not pending.behind.done
+    return waits or state.entry < pending.exposed_until
 
 
 def _gone(generation: int, state: TopicState) -> PenstockError | None:

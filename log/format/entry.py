@@ -26,14 +26,13 @@ def encode_entry(header: Header, inline: Mapping[int, pa.Table]) -> bytes:
 def _merged(header: Header, inline: Mapping[int, pa.Table]) -> pa.Table:
     if len(inline) <= 1:
         return next(iter(inline.values())) if inline else LOG_SCHEMA.empty_table()
-    pieces: list[pa.Table] = []
-    taken = dict.fromkeys(inline, 0)
-    for queue in sorted({queue for position in inline for queue in header.batches[position].rows}):
-        for position in sorted(inline):
-            count = header.batches[position].rows.get(queue, 0)
-            pieces.append(inline[position].slice(taken[position], count))
-            taken[position] += count
-    return joined(pieces)
+    runs: list[tuple[int, int, int, int]] = []
+    for position in inline:
+        first = 0
+        for queue, count in sorted(header.batches[position].rows.items()):
+            runs.append((queue, position, first, count))
+            first += count
+    return joined([inline[position].slice(first, count) for _, position, first, count in sorted(runs)])
 
 
 def encode_rows(tables: Sequence[pa.Table]) -> bytes:

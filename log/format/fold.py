@@ -23,11 +23,36 @@ from ..limits import (
     VALIDITY_ENTRIES,
 )
 from ..paths import is_staged
+from ..runtime.recent_mapping import RecentMapping
 from ..schema.evolution import refusal
 from ..schema.topic_schema import TopicSchema
-from .header import Action, Batch, CloseJob, Created, Deleted, Epoch, Evolved, ForgetJob, Header, Opening, Repair
+from .header import (
+    Action,
+    Batch,
+    CloseJob,
+    Created,
+    Deleted,
+    Epoch,
+    Evolved,
+    ForgetJob,
+    Header,
+    Opening,
+    Repair,
+    is_idempotent,
+)
+from .idempotence import Standing, after, is_numbered, key_of, later, may_leave, standing
 from .schema_form import SchemaForm, fields_digest, schema_of
-from .state import ProducerRow, SchemaVersion, TopicState, item_hash, row_hash, schema_hash, state_of, version_hash
+from .state import (
+    ProducerRow,
+    SchemaVersion,
+    TopicState,
+    idempotent_hash,
+    item_hash,
+    row_hash,
+    schema_hash,
+    state_of,
+    version_hash,
+)
 from .stored_json import damaged, shown
 
 
@@ -41,7 +66,7 @@ class VoidReason(StrEnum):
     MALFORMED = "its row counts and sequences do not fit together"
     JOB_CLOSED = "its staged upload was closed or linked before"
     UNKNOWN_NAME = "the producer's name has no opening in the state"
-    FENCED = "a later opening of the producer's name stands before it"
+    FENCED = "a later opening of the producer's name, or a later epoch of the producer, stands before it"
     PREVIOUS = "it does not follow the producer's last accepted batch"
     SCHEMA = "the topic has no such version of a schema, or none at all"
     TOO_MANY = "it has more rows than an entry may bring, or than its queues have offsets left"
@@ -129,6 +154,8 @@ class Judge:
         self._next = list(state.next_offsets)
         self._unnamed = dict(state.unnamed)
         self._named = dict(state.named)
+        self._idempotent = state.idempotent.copy()
+        self._idempotent_ms = state.idempotent_ms
         self._openings = dict(state.openings)
         self._jobs = dict(state.closed_jobs)
         self._time_ms = state.store_time_ms
@@ -144,6 +171,7 @@ class Judge:
             if row.time_ms >= self._time_ms - NAMED_ROW_MS:
                 break
             self._drop_row(self._named, name, "named")
+        self._drop_idempotent()
 
     def act(self, action: Action) -> None:
         match action:
@@ -175,8 +203,11 @@ class Judge:
     def accept(self, batch: Batch) -> Mapping[int, int] | VoidReason:
         if (refusal := self._batch_refusal(batch)) is not None:
             return refusal
-        rows, kind = (self._named, "named") if batch.named else (self._unnamed, "unnamed")
-        self._put_row(rows, batch.producer, ProducerRow(batch.last, self._entry, self._time_ms, batch.epoch), kind)
+        if is_idempotent(batch):
+            self._put_idempotent(batch)
+        else:
+            rows, kind = (self._named, "named") if batch.named else (self._unnamed, "unnamed")
+            self._put_row(rows, batch.producer, ProducerRow(batch.last, self._entry, self._time_ms, batch.epoch), kind)
         if batch.job is not None:
             self._close_job(batch.job)
         self._rows += batch.row_count
@@ -195,6 +226,8 @@ class Judge:
             next_offsets=tuple(self._next),
             unnamed=self._unnamed,
             named=self._named,
+            idempotent=self._idempotent,
+            idempotent_ms=self._idempotent_ms if self._idempotent else 0,
             openings=self._openings,
             closed_jobs=self._jobs,
             store_time_ms=self._time_ms,
@@ -229,6 +262,8 @@ class Judge:
             return VoidReason.TOO_MANY
         if batch.job is not None and self._is_closed(batch.job):
             return VoidReason.JOB_CLOSED
+        if is_idempotent(batch):
+            return _VOID.get(standing(self._idempotent.get(key_of(batch)), batch))
         known = (self._named if batch.named else self._unnamed).get(batch.producer)
         if known is None:
             return VoidReason.UNKNOWN_NAME if batch.named else None
@@ -243,6 +278,8 @@ class Judge:
             self._drop_row(self._unnamed, name, "unnamed")
         for name in list(self._named):
             self._drop_row(self._named, name, "named")
+        self._sum -= sum(idempotent_hash(key, row) for key, row in self._idempotent.items())
+        self._idempotent, self._idempotent_ms = RecentMapping(), 0
         self._next = [0] * created.queues
         self._sum += sum(item_hash("queue", queue, 0) for queue in range(created.queues))
         self._incarnation = created.incarnation
@@ -288,9 +325,31 @@ class Judge:
         rows[name] = row
         self._sum += row_hash(kind, name, row)
 
+    def _drop_idempotent(self) -> None:
+        rows = self._idempotent
+        if rows:
+            self._idempotent_ms = later(self._idempotent_ms, self._time_ms - self._before.store_time_ms)
+        while (oldest := rows.oldest()) is not None and may_leave(oldest[1], self._entry, self._idempotent_ms, len(rows)):
+            self._sum -= idempotent_hash(*oldest)
+            rows.drop_oldest()
+
+    def _put_idempotent(self, batch: Batch) -> None:
+        key = key_of(batch)
+        before = self._idempotent.get(key)
+        row = after(before, batch, self._entry, self._idempotent_ms)
+        self._sum += idempotent_hash(key, row) - (0 if before is None else idempotent_hash(key, before))
+        self._idempotent.use(key, row)
+
     def _drop_row(self, rows: dict[str, ProducerRow], name: str, kind: str) -> None:
         self._sum -= row_hash(kind, name, rows.pop(name))
 
+
+_VOID = {
+    Standing.FENCED: VoidReason.FENCED,
+    Standing.DUPLICATE: VoidReason.PREVIOUS,
+    Standing.PASSED: VoidReason.PREVIOUS,
+    Standing.GAP: VoidReason.PREVIOUS,
+}
 
 # --- The guards, one by one: each is needed, and the simulation notices when one is missing -----------------------------------------
 
@@ -371,4 +430,4 @@ def is_well_formed(batch: Batch) -> bool:
                 staged[queue] = staged.get(queue, 0) + count
         if staged != dict(batch.rows):
             return False
-    return batch.last >= batch.previous + batch.row_count
+    return is_numbered(batch) if is_idempotent(batch) else batch.last >= batch.previous + batch.row_count

@@ -29,6 +29,7 @@ from .header import (
     Part,
     batch_document,
     is_extended,
+    is_idempotent,
     opening_document,
     parse_batches,
     parse_openings,
@@ -38,8 +39,11 @@ from .stored_json import StoredForm, check_stored, parse_stored
 
 _HANDED_KEY = "penstock.handed"
 _LONG = "long-"
-_BASIC, _EXTENDED = 1, 2
-"""The versions of names. The later one has each batch's schema version, and whether its rows are extended."""
+_BASIC, _EXTENDED, _IDEMPOTENT = 1, 2, 3
+"""The versions of names. The second has each batch's schema version, and whether its rows are extended; the third whether it is an idempotent
+producer's as well.
+"""
+_BEGINS: tuple[bool | None, ...] = (None, False, True)
 _WHAT = "batches that were handed over"
 
 
@@ -139,8 +143,8 @@ def _placed(
 
 
 def _encode_name(write_id: str, openings: Sequence[Opening], batches: Sequence[Batch], body_digest: str) -> str:
-    extended = any(map(is_extended, batches))
-    out = bytearray([_EXTENDED if extended else _BASIC])
+    version = _IDEMPOTENT if any(map(is_idempotent, batches)) else _EXTENDED if any(map(is_extended, batches)) else _BASIC
+    out = bytearray([version])
     out += bytes.fromhex(write_id)[:8] + bytes.fromhex(body_digest)
     _put(out, len(openings), len(batches))
     for opening in openings:
@@ -151,8 +155,10 @@ def _encode_name(write_id: str, openings: Sequence[Opening], batches: Sequence[B
         epoch = batch.epoch or Epoch(0, 0)
         _put_text(out, batch.producer)
         _put(out, int(batch.named), epoch.entry, epoch.position, batch.previous + 1, batch.last - batch.previous, batch.generation)
-        if extended:
+        if version != _BASIC:
             _put(out, batch.schema_version, int(batch.extended))
+        if version == _IDEMPOTENT:
+            _put(out, _BEGINS.index(batch.begins))
         _put(out, len(batch.rows))
         for queue, count in sorted(batch.rows.items()):
             _put(out, queue, count)
@@ -162,8 +168,9 @@ def _encode_name(write_id: str, openings: Sequence[Opening], batches: Sequence[B
 def _decode_name(name: str, tail: int, where: str) -> tuple[tuple[Opening, ...], tuple[Batch, ...], str]:
     """Raises `DataDamaged`, `ValueError` or `LookupError`."""
     data = base64.b64decode(name + "=" * (-len(name) % 4), altchars=b"-_", validate=True)
-    if data[0] not in (_BASIC, _EXTENDED):
-        raise ValueError(f"version {data[0]}")
+    version = data[0]
+    if version not in (_BASIC, _EXTENDED, _IDEMPOTENT):
+        raise ValueError(f"version {version}")
     body_digest = data[9:25].hex()
     reader = _Reader(data, 25)
     valid_until = tail + VALIDITY_ENTRIES
@@ -178,10 +185,12 @@ def _decode_name(name: str, tail: int, where: str) -> tuple[tuple[Opening, ...],
         named, entry, position = bool(reader.number()), reader.number(), reader.number()
         previous = reader.number() - 1
         last, generation = previous + reader.number(), reader.number()
-        extended = {"t": reader.number(), "x": bool(reader.number())} if data[0] == _EXTENDED else {}
+        more: dict[str, Any] = {"t": reader.number(), "x": bool(reader.number())} if version != _BASIC else {}
+        if version == _IDEMPOTENT and (begins := _BEGINS[reader.number()]) is not None:
+            more["i"] = begins
         rows = [number for _ in range(reader.number()) for number in (reader.number(), reader.number())]
         epoch = {"e": (entry, position)} if named else {}
-        batches.append({"p": producer, "s": (previous, last), "g": generation, "r": rows, "v": valid_until, **epoch, **extended})
+        batches.append({"p": producer, "s": (previous, last), "g": generation, "r": rows, "v": valid_until, **epoch, **more})
     if reader.at != len(data):
         raise ValueError("bytes are left over")
     form = check_stored({"openings": openings, "batches": batches}, _HandedForm, what=_WHAT, where=where)

@@ -17,6 +17,7 @@ from ..limits import (
     ENTRY_LINKS_MAX,
     FORMAT_BASIC,
     FORMAT_EXTENDED,
+    FORMAT_IDEMPOTENT,
     FORMATS_OF_LOGS,
     QUEUES_MAX,
     SCHEMA_CHANGES_TOLD,
@@ -74,6 +75,8 @@ class Batch:
     """The version of the schema of its rows; 0: they have no typed value."""
     extended: bool = False
     """Whether a row has a key, headers, or NULL instead of a body: the later format."""
+    begins: bool | None = None
+    """Whether it counts where the state does not know its idempotent producer. None: its producer is none."""
 
     @property
     def row_count(self) -> int:
@@ -144,6 +147,17 @@ class ProducerRowForm(StoredForm, frozen=True, array_like=True):
     position: Number | None = None
 
 
+class IdempotentRowForm(StoredForm, frozen=True, array_like=True):
+    """The stored form of `IdempotentRow`."""
+
+    producer: Name
+    queue: Number
+    first: Number
+    last: Number
+    entry: Number
+    time_ms: TimeMs
+
+
 class VersionForm(StoredForm, frozen=True, array_like=True):
     """The stored form of `SchemaVersion`."""
 
@@ -170,6 +184,8 @@ class StateForm(StoredForm, frozen=True, omit_defaults=True):
     store_time_ms: TimeMs
     schema: SchemaForm | None = None
     versions: Annotated[tuple[VersionForm, ...], Meta(max_length=SCHEMA_VERSIONS_KEPT)] = ()
+    idempotent: tuple[IdempotentRowForm, ...] = ()
+    idempotent_ms: TimeMs = 0
 
 
 class Repair(StoredForm, frozen=True, tag=True):
@@ -203,6 +219,7 @@ class BatchForm(StoredForm, frozen=True):
     j: Id | None = None
     t: Number = 0
     x: bool = False
+    i: bool | UnsetType = UNSET
 
 
 class _EntryForm(StoredForm, frozen=True):
@@ -238,6 +255,8 @@ class Header:
     @property
     def format(self) -> int:
         """The lowest format whose readers understand it."""
+        if any(map(is_idempotent, self.batches)) or any(map(_has_idempotent, self.actions)):
+            return FORMAT_IDEMPOTENT
         extended = any(map(is_extended, self.batches)) or any(map(_names_schema, self.actions))
         return FORMAT_EXTENDED if extended else FORMAT_BASIC
 
@@ -248,6 +267,14 @@ class Header:
 
 def is_extended(batch: Batch) -> bool:
     return batch.extended or batch.schema_version > 0
+
+
+def is_idempotent(batch: Batch) -> bool:
+    return batch.begins is not None
+
+
+def _has_idempotent(action: Action) -> bool:
+    return isinstance(action, Repair) and bool(action.state.idempotent)
 
 
 def _names_schema(action: Action) -> bool:
@@ -314,6 +341,8 @@ def batch_document(batch: Batch) -> dict[str, Any]:
         document["t"] = batch.schema_version
     if batch.extended:
         document["x"] = True
+    if batch.begins is not None:
+        document["i"] = batch.begins
     return document
 
 
@@ -336,6 +365,7 @@ def _parse_batch(form: BatchForm) -> Batch:
         job=form.j,
         schema_version=form.t,
         extended=form.x,
+        begins=None if form.i is UNSET else form.i,
     )
 
 

@@ -8,9 +8,11 @@ from dataclasses import dataclass, field, replace
 import msgspec
 import xxhash
 
-from ..limits import FORMAT_BASIC, FORMAT_EXTENDED
+from ..limits import FORMAT_BASIC, FORMAT_EXTENDED, FORMAT_IDEMPOTENT
+from ..runtime.recent_mapping import RecentMapping
 from ..schema.topic_schema import TopicSchema
-from .header import Epoch, ProducerRowForm, StateForm, VersionForm
+from .header import Epoch, IdempotentRowForm, ProducerRowForm, StateForm, VersionForm
+from .idempotence import IdempotentRow
 from .schema_form import schema_form, schema_of
 from .stored_json import plain
 
@@ -61,6 +63,10 @@ class TopicState:
     schema: TopicSchema | None = None
     versions: tuple[SchemaVersion, ...] = ()
     """The latest versions, oldest first."""
+    idempotent: RecentMapping[tuple[str, int], IdempotentRow] = field(default_factory=RecentMapping)
+    """Idempotent producers' rows, by producer and queue."""
+    idempotent_ms: int = 0
+    """The clock by which these age: the store time since there are any, of which an entry counts `IDEMPOTENT_STEP_MAX_MS` at most."""
     sum: int = 0
     """The sum of the digests of all rows above, kept up to date by each fold."""
 
@@ -71,6 +77,8 @@ class TopicState:
     @property
     def format(self) -> int:
         """The lowest format whose readers understand it."""
+        if self.idempotent:
+            return FORMAT_IDEMPOTENT
         return FORMAT_BASIC if self.schema is None else FORMAT_EXTENDED
 
     @property
@@ -83,6 +91,7 @@ class TopicState:
             self.generation,
             self.store_time_ms,
             len(self.next_offsets),
+            *([self.idempotent_ms] if self.idempotent_ms else []),
         )
         return f"{(self.sum + item_hash('state', *scalars)) % 2**128:032x}"
 
@@ -93,6 +102,7 @@ def row_sum(state: TopicState) -> int:
     total += sum(row_hash("named", name, row) for name, row in state.named.items())
     total += sum(item_hash("opening", write_id, entry) for write_id, entry in state.openings.items())
     total += sum(item_hash("job", job, entry) for job, entry in state.closed_jobs.items())
+    total += sum(idempotent_hash(key, row) for key, row in state.idempotent.items())
     total += schema_hash(state.schema) + sum(map(version_hash, state.versions))
     return total % 2**128
 
@@ -108,6 +118,10 @@ def version_hash(version: SchemaVersion) -> int:
 def row_hash(kind: str, name: str, row: ProducerRow) -> int:
     epoch = (row.epoch.entry, row.epoch.position) if row.epoch else ()
     return item_hash(kind, name, row.last, row.entry, row.time_ms, *epoch)
+
+
+def idempotent_hash(key: tuple[str, int], row: IdempotentRow) -> int:
+    return item_hash("idempotent", *key, row.first, row.last, row.entry, row.time_ms)
 
 
 def item_hash(*values: object) -> int:
@@ -138,6 +152,10 @@ def state_form(state: TopicState) -> StateForm:
         store_time_ms=state.store_time_ms,
         schema=None if state.schema is None else schema_form(state.schema),
         versions=tuple(VersionForm(one.version, one.entry, one.time_ms, one.digest, one.changes) for one in state.versions),
+        idempotent=tuple(
+            IdempotentRowForm(*key, row.first, row.last, row.entry, row.time_ms) for key, row in state.idempotent.items()
+        ),
+        idempotent_ms=state.idempotent_ms,
     )
 
 
@@ -170,5 +188,9 @@ def state_of(form: StateForm) -> TopicState:
         store_time_ms=form.store_time_ms,
         schema=None if form.schema is None else schema_of(form.schema),
         versions=tuple(SchemaVersion(one.version, one.entry, one.time_ms, one.digest, one.changes) for one in form.versions),
+        idempotent=RecentMapping(
+            ((one.producer, one.queue), IdempotentRow(one.first, one.last, one.entry, one.time_ms)) for one in form.idempotent
+        ),
+        idempotent_ms=form.idempotent_ms,
     )
     return replace(state, sum=row_sum(state))

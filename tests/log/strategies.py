@@ -16,6 +16,7 @@ from penstock.log.format.header import (
     Evolved,
     ForgetJob,
     Header,
+    IdempotentRowForm,
     Opening,
     Part,
     ProducerRowForm,
@@ -42,6 +43,7 @@ def batches(draw: st.DrawFn, /, **fixed: Any) -> Batch:
     rows = draw(counts)
     previous = draw(sequences)
     named = draw(st.booleans())
+    begins = None if named else draw(st.none() | st.booleans())
     values: dict[str, Any] = {
         "producer": draw(names),
         "named": named,
@@ -54,6 +56,7 @@ def batches(draw: st.DrawFn, /, **fixed: Any) -> Batch:
         "parts": tuple(draw(st.lists(parts, max_size=2))),
         "job": draw(st.none() | hex_ids),
         "schema_version": draw(st.integers(0, 3)),
+        "begins": begins,
     }
     return Batch(**{**values, **fixed})
 
@@ -82,6 +85,10 @@ state_forms = st.builds(
     store_time_ms=times_ms,
     schema=st.none() | schema_forms,
     versions=st.lists(st.builds(VersionForm, numbers, numbers, times_ms, hex_ids, st.just(("added x",))), max_size=2).map(tuple),
+    idempotent=st.lists(
+        st.builds(IdempotentRowForm, names, st.integers(0, 4095), numbers, numbers, numbers, times_ms), max_size=2
+    ).map(tuple),
+    idempotent_ms=times_ms,
 )
 actions = st.one_of(
     st.builds(Created, hex_ids, st.integers(1, 4096), hex_ids, st.none() | schema_forms),

@@ -15,7 +15,14 @@ from penstock.log.format.fold import VoidReason, fold
 from penstock.log.format.header import Action, Batch, CloseJob, Created, Deleted, Epoch, Evolved, ForgetJob, Header, Opening, Part
 from penstock.log.format.schema_form import SchemaForm, schema_form
 from penstock.log.format.state import TopicState, row_sum
-from penstock.log.limits import NAMED_ROW_MS, STORE_TIME_STEP_MAX_MS, UNNAMED_ROW_ENTRIES, VALIDITY_ENTRIES
+from penstock.log.limits import (
+    IDEMPOTENT_ROW_MS,
+    IDEMPOTENT_STEP_MAX_MS,
+    NAMED_ROW_MS,
+    STORE_TIME_STEP_MAX_MS,
+    UNNAMED_ROW_ENTRIES,
+    VALIDITY_ENTRIES,
+)
 from penstock.log.schema.evolution import evolve
 from penstock.log.schema.sources import fields_of
 from penstock.log.schema.topic_schema import TopicSchema, first_schema
@@ -24,6 +31,9 @@ from tests.thorough import examples
 
 NAMES = ("n", "m")
 UNNAMED = ("a", "b")
+NUMBERED = st.tuples(st.sampled_from(["a", "i"]), st.integers(0, 1))
+"""Idempotent producers and queues; one has an unnamed producer's id."""
+EPOCH = 1 << 40
 JOBS = ("j", "k")
 SCHEMAS = [first_schema(fields_of("a int"))]
 SCHEMAS.append(evolve(SCHEMAS[0], fields_of("a bigint")))
@@ -44,6 +54,21 @@ class Name:
 
 
 @dataclass(slots=True)
+class Counted:
+    """What an idempotent producer has in a queue, as the model knows it."""
+
+    numbers: set[int]
+    """Of its records of the present epoch."""
+    next: int
+    age_ms: int = 0
+
+
+def counted_key(batch: Batch) -> tuple[str, int]:
+    (queue,) = batch.rows
+    return batch.producer, queue
+
+
+@dataclass(slots=True)
 class Model:
     """What the protocol's note says, over lists of what happened: no sums, no order of use, nothing dropped but names."""
 
@@ -61,12 +86,17 @@ class Model:
     schemas: list[SchemaForm] = field(default_factory=list)
     """The versions of the schema of this life, none if it has no schema."""
 
+    counted: dict[tuple[str, int], Counted] = field(default_factory=dict)
+
     def take(self, header: Header) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
         """(what becomes of every opening, what becomes of every batch)"""
         self.entry += 1
-        now_ms = header.append_time_ms
+        now_ms, before_ms = header.append_time_ms, self.time_ms
         self.time_ms = now_ms if self.time_ms == 0 else max(self.time_ms, min(now_ms, self.time_ms + STORE_TIME_STEP_MAX_MS))
         self.names = {name: one for name, one in self.names.items() if self.time_ms - one.used_ms <= NAMED_ROW_MS}
+        for one in self.counted.values():
+            one.age_ms += min(self.time_ms - before_ms, IDEMPOTENT_STEP_MAX_MS)
+        self.counted = {key: one for key, one in self.counted.items() if one.age_ms <= IDEMPOTENT_ROW_MS}
         for action in header.actions:
             self.act(action)
         return tuple(self.open(one, at) for at, one in enumerate(header.openings)), tuple(self.accept(b) for b in header.batches)
@@ -76,6 +106,7 @@ class Model:
             if not self.alive and action.replaces == (self.lives[-1] if self.lives else ""):
                 self.lives.append(action.incarnation)
                 self.alive, self.next, self.names = True, [0] * action.queues, {}
+                self.counted = {}
                 self.schemas = [] if action.schema is None else [action.schema]
         elif isinstance(action, Evolved):
             # Of what is drawn here, a rival's third version would take c away.
@@ -105,7 +136,9 @@ class Model:
             return why
         if max(one.rows) >= len(self.next):
             return VoidReason.NO_QUEUE
-        if one.last - one.previous < one.row_count:
+        in_one_epoch = one.previous // EPOCH == one.last // EPOCH
+        dense = one.begins is None or (len(one.rows) == 1 and one.last - one.previous == one.row_count and in_one_epoch)
+        if one.last - one.previous < one.row_count or not dense:
             return VoidReason.MALFORMED
         if one.schema_version not in (range(1, len(self.schemas) + 1) if self.schemas else [0]):
             return VoidReason.SCHEMA
@@ -113,7 +146,13 @@ class Model:
             return VoidReason.JOB_CLOSED
         if (why := self.out_of_line(one)) is not None:
             return why
-        if one.named:
+        if one.begins is not None:
+            key = counted_key(one)
+            before = self.counted.get(key)
+            goes_on = before is not None and before.next == one.previous
+            numbers = before.numbers if before is not None and goes_on else set()
+            self.counted[key] = Counted(numbers | set(range(one.previous, one.last)), one.last)
+        elif one.named:
             self.names[one.producer] = Name(self.names[one.producer].epoch, one.last, self.time_ms)
         if one.job is not None:
             self.jobs[one.job] = self.entry
@@ -131,6 +170,14 @@ class Model:
         return VoidReason.EXPIRED if self.entry > valid_until else None
 
     def out_of_line(self, one: Batch) -> VoidReason | None:
+        if one.begins is not None:
+            counted = self.counted.get(counted_key(one))
+            if counted is None:
+                return None if one.begins else VoidReason.PREVIOUS
+            if one.previous // EPOCH < counted.next // EPOCH:
+                return VoidReason.FENCED
+            begins = one.previous // EPOCH > counted.next // EPOCH and one.previous % EPOCH == 0
+            return None if begins or one.previous == counted.next else VoidReason.PREVIOUS
         if one.named:
             known = self.names.get(one.producer)
             if known is None:
@@ -145,7 +192,7 @@ class Model:
         mine = [
             (entry, batch)
             for life, entry, batch in self.accepted
-            if life == len(self.lives) and batch.producer == producer and not batch.named
+            if life == len(self.lives) and batch.producer == producer and not batch.named and batch.begins is None
         ]
         if not mine or self.entry - mine[-1][0] > UNNAMED_ROW_ENTRIES:
             return None
@@ -242,6 +289,34 @@ class FoldMachine(RuleBasedStateMachine):
             schema_version=len(self.model.schemas),
         )
 
+    @rule(
+        key=NUMBERED,
+        count=st.integers(1, 3),
+        by=st.sampled_from([0, 0, 0, 1, -1, -4]),
+        epoch=st.sampled_from([0, 0, 0, 1, -1]),
+        begins=st.booleans(),
+    )
+    def send_numbered(self, key: tuple[str, int], count: int, by: int, epoch: int, begins: bool) -> None:
+        """The next of an idempotent producer, one that comes too early or again, or the first of another epoch."""
+        producer, queue = key
+        counted = self.model.counted.get(key)
+        waiting = [one.last for one in self.batches if one.begins is not None and counted_key(one) == key]
+        last = waiting[-1] if waiting else EPOCH if counted is None else counted.next
+        previous = max(0, last // EPOCH + epoch) * EPOCH if epoch else max(0, last + by)
+        send = Batch(
+            producer,
+            False,
+            None,
+            previous,
+            previous + count,
+            len(self.model.lives),
+            {queue: count},
+            self.state.entry + VALIDITY_ENTRIES,
+            schema_version=len(self.model.schemas),
+            begins=begins,
+        )
+        self.batches.append(send)
+
     @precondition(lambda self: self.batches)
     @rule()
     def again(self) -> None:
@@ -303,6 +378,8 @@ class FoldMachine(RuleBasedStateMachine):
             assert first == self.ends.get((life, queue), 0), "a gap, or an offset twice"
             self.ends[life, queue] = first + batch.rows[queue]
         who = (life, batch.producer, batch.epoch)
+        if batch.begins is not None:
+            return
         if batch.named:
             assert batch.previous >= self.sequences.get(who, -1), "a sequence was accepted again"
             self.sequences[who] = batch.last
@@ -324,6 +401,9 @@ class FoldMachine(RuleBasedStateMachine):
         }
         unnamed = {producer: last for producer in UNNAMED if (last := model.last_unnamed(producer)) is not None}
         assert {producer: row.last for producer, row in state.unnamed.items()} == unnamed
+        assert {key: (row.last, row.last - row.first) for key, row in state.idempotent.items()} == {
+            key: (one.next, len(one.numbers)) for key, one in model.counted.items()
+        }
         assert dict(state.closed_jobs) == model.jobs
         assert (None if state.schema is None else schema_form(state.schema)) == (model.schemas[-1] if model.schemas else None)
         assert [one.version for one in state.versions] == list(range(1, len(model.schemas) + 1))

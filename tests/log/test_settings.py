@@ -10,7 +10,7 @@ import pytest
 from penstock.log import Routing
 from penstock.log.errors import InvalidArgument, NewerFormatError
 from penstock.log.format.stored_json import StoredForm, parse_stored
-from penstock.log.limits import FORMATS_OF_LOGS, TopicLimits
+from penstock.log.limits import FORMAT_BASIC, FORMAT_EXTENDED, TopicLimits
 from penstock.log.topic.settings import TopicRecord, TopicSettings, decode_record, encode_record
 
 
@@ -40,7 +40,7 @@ def test_settings_that_earlier_versions_do_not_know_say_so(settings: dict[str, A
     with pytest.raises(
         NewerFormatError, match=r"another version.*expected: format 1 or 2; observed: format 3.*upgrade this process"
     ):
-        parse_stored(data, Earlier, what="settings", where="here", formats=FORMATS_OF_LOGS)
+        parse_stored(data, Earlier, what="settings", where="here", formats=(FORMAT_BASIC, FORMAT_EXTENDED))
 
 
 def test_a_routing_is_one_of_three() -> None:
