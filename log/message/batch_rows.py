@@ -85,7 +85,10 @@ class BatchRows:
         return self.part(0, self.count)
 
     def part(self, start: int, count: int) -> pa.Table:
-        order = self.places.order[start : start + count]
+        return self.taken(self.places.order[start : start + count])
+
+    def taken(self, order: npt.NDArray[np.int64]) -> pa.Table:
+        """The rows of these messages, in this order."""
         count = len(order)
         taken = pa.array(order)
 

@@ -1,0 +1,343 @@
+"""Appends what many idempotent producers sent, in one entry where it fits.
+
+The producers are others' clients: they number what they send, and send again what they have no answer for, perhaps to another process. The fold of
+whoever appends decides what counts, so it counts once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from datetime import timedelta
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+
+from ..append.in_flight import AppendResult, Duplicate, Outcome, PendingAppend
+from ..errors import (
+    FencedError,
+    NotSupported,
+    NotWritten,
+    PenstockError,
+    RetryError,
+    SequenceError,
+    TopicDeleted,
+    UnknownOutcome,
+)
+from ..format.fold import FoldedEntry, VoidReason
+from ..format.header import Batch, is_idempotent
+from ..format.idempotence import Standing, epoch_of, key_of, number_of, standing, within_epoch
+from ..limits import IDEMPOTENT_APPEND_MAX_S, IDEMPOTENT_ROW_MS, IDEMPOTENT_ROWS_MAX, Duration, checked_duration
+from ..message.arrow import check_arrow
+from ..message.batch_rows import MessageIds, rows_of_arrow
+from ..message.message_type import MessageType
+from ..message.routing import Router
+from ..runtime.recent_mapping import RecentMapping
+from ..topic.topics import Topic
+from .idempotent_batches import (
+    AppendedBatches,
+    BatchAnswer,
+    BatchStatus,
+    BatchTable,
+    EncodedBatches,
+    IdempotentBatch,
+    PlainAnswer,
+    check_batches,
+    cut,
+)
+
+TIMEOUT = timedelta(seconds=30)
+_REMEMBERED = 5
+"""A producer's last batches whose places are remembered, as many as Kafka's clients have on their way."""
+
+_Key = tuple[str, int]
+_Written = tuple[int, int, int, int]
+"""First and last number, base offset, store time."""
+
+
+class IdempotentAppender:
+    """Appends for the idempotent producers of one topic. A process should have one a topic, as batches are chained in it.
+
+    What it promises, whatever process a batch is sent to again, within 15 minutes of its producer's last batch to that queue:
+
+    - A batch is in the log once, and the batches of one producer, queue and epoch are there in the order of their sequences.
+    - One that is called written or duplicate is in the log; one called out of order, fenced or not written was not written by this call.
+
+    ``base_offset`` of a duplicate is known for the last five batches of each producer and queue that this process has seen. Where the topic was
+    deleted, or its log repaired, all ends as not written, with `TopicDeleted`: open another.
+    """
+
+    def __init__(self, topic: Topic) -> None:
+        """Raises `NotSupported` for topics of type DELAY or TRANSACTION and topics with a schema, `TopicDeleted`, and `ReadOnlyError`."""
+        settings = topic.settings
+        if settings.schema is not None or settings.message_type in {MessageType.DELAY, MessageType.TRANSACTION}:
+            raise NotSupported(
+                "idempotent producers cannot send to a topic with a schema, or of this type",
+                operation="append",
+                object=topic.paths.topic,
+                observed="a schema" if settings.schema is not None else settings.message_type,
+            )
+        if not topic.is_current:
+            raise TopicDeleted("the topic was deleted", operation="append", object=topic.paths.topic, hint="open it anew")
+        self._topic, self._appender, self._runtime, self._tail = topic, topic.appender, topic.runtime, topic.tail
+        self._generation = topic.tail.state.generation
+        queues = settings.queues
+        self._router = Router(queues, settings.routing, first=self._runtime.random.randrange(queues))
+        self._ids = (self._runtime.random.getrandbits(64), 0)
+        self._turn = asyncio.Lock()
+        self._plain_turn = asyncio.Lock()
+        self._id = self._runtime.new_id()
+        self._plain = (self._id, -1)
+        self._open: dict[_Key, list[PendingAppend]] = {}
+        self._written: RecentMapping[_Key, tuple[_Written, ...]] = RecentMapping()
+        self._failed: RecentMapping[_Key, tuple[int, float]] = RecentMapping()
+        self._tail.fold_listeners.append(self._on_fold)
+
+    def close(self) -> None:
+        """Forget what was seen. Appends that are under way end as they would."""
+        if self._on_fold in self._tail.fold_listeners:
+            self._tail.fold_listeners.remove(self._on_fold)
+
+    async def append(
+        self, rows: pa.Table | pa.RecordBatch, batches: Sequence[IdempotentBatch] = (), *, timeout: Duration = TIMEOUT
+    ) -> AppendedBatches:
+        """Append rows, with the columns of ``send_batch`` but ``sequence``. Return once it is known what became of all, at the latest after
+        ``timeout`` (at most two minutes).
+
+        ``batches`` are runs of the rows, in their order, each of one queue. Rows of none are one more batch. Of one producer and queue a
+        batch follows those before it, also those of earlier calls that are still under way.
+
+        Raises `InvalidArgument`, `LimitExceeded` (a batch of more than 8 MiB) or `MessageTypeMismatch` before anything is written.
+        """
+        wait = checked_duration("timeout", timeout, operation="append", most=timedelta(seconds=IDEMPOTENT_APPEND_MAX_S))
+        deadline_s = self._runtime.clock.monotonic_s() + wait.total_seconds()
+        settings = self._topic.settings
+        table = check_arrow(rows, settings.message_type, settings.limits, settings.queues)
+        check_batches(batches, table.num_rows)
+        async with self._turn:  # calls are begun in their order
+            encoded = await self._encode(table, batches)
+            unread = await self._look_for_gaps(batches, encoded, deadline_s)
+            begun = self._begin(batches, encoded, deadline_s, unread)
+        plain = None
+        if encoded.plain is not None:
+            async with self._plain_turn:
+                plain = await self._append_plain(encoded.plain, deadline_s, extended=encoded.is_extended)
+        return AppendedBatches(tuple([await self._answer(one) for one in begun]), plain)
+
+    async def _encode(self, table: pa.Table, batches: Sequence[IdempotentBatch]) -> EncodedBatches:
+        prefix, number = self._ids
+        self._ids = (prefix, number + table.num_rows)
+        now_us = 1000 * self._runtime.clock.wall_ms()
+
+        def encode() -> EncodedBatches:
+            ids = MessageIds(prefix, number)
+            return cut(rows_of_arrow(table, now_us, self._router, producer=self._id, ids=ids), batches)
+
+        return await self._runtime.offload(encode, size_bytes=table.nbytes)
+
+    async def _look_for_gaps(
+        self, batches: Sequence[IdempotentBatch], encoded: EncodedBatches, deadline_s: float
+    ) -> PenstockError | None:
+        """Read the log on before anything is called out of order: what seems to be missing may have come by another process. Returns why
+        that could not be done.
+        """
+        formed = (self._formed(one, _queue(table))[0] for one, table in zip(batches, encoded.batches, strict=True))
+        if not any(self._has_gap(batch) or self._refusal(batch) is not None for batch in formed):
+            return None
+        try:
+            async with asyncio.timeout(deadline_s - self._runtime.clock.monotonic_s()):
+                await self._tail.catch_up()
+        except (PenstockError, TimeoutError) as error:
+            unread = NotWritten(
+                "the log could not be read, to see whether the batch follows what other processes wrote",
+                operation="append",
+                object=self._topic.paths.topic,
+                observed=str(error),
+                hint="send it again",
+            )
+            unread.__cause__ = error
+            return unread
+        return None
+
+    def _has_gap(self, batch: Batch) -> bool:
+        row = self._tail.state.idempotent.get(key_of(batch))
+        return batch.begins is True and standing(row, batch) is Standing.GAP
+
+    # --- One producer's batches -------------------------------------------------------------------------------------------------
+
+    def _begin(
+        self,
+        batches: Sequence[IdempotentBatch],
+        encoded: EncodedBatches,
+        deadline_s: float,
+        unread: PenstockError | None,
+    ) -> list[PendingAppend]:
+        loop = asyncio.get_running_loop()
+        begun = []
+        for one, table in zip(batches, encoded.batches, strict=True):
+            batch, behind = self._formed(one, _queue(table), extended=encoded.is_extended)
+            pending = PendingAppend(
+                deadline_s, loop.create_future(), batch, rows=table.rows, size_bytes=table.size_bytes, behind=behind
+            )
+            begun.append(pending)
+            if (refusal := self._refusal(batch) or (unread if self._has_gap(batch) else None)) is not None:
+                pending.settle(refusal)
+                continue
+            self._open.setdefault(key_of(batch), []).append(pending)
+            pending.future.add_done_callback(partial(self._note_end, pending))
+            self._appender.begin([pending])
+        return begun
+
+    def _formed(self, one: IdempotentBatch, queue: int, *, extended: bool = False) -> tuple[Batch, PendingAppend | None]:
+        """The batch, and the one under way that it goes on from.
+
+        A copy of one under way goes on from the same as that, not from that: either may be the one that counts.
+        """
+        key = (one.producer, queue)
+        under_way = [number for number in map(_number, self._open.get(key, ())) if epoch_of(number.last) == one.epoch]
+        row = self._tail.state.idempotent.get(key)
+        near = max((number.last for number in under_way), default=None if row is None else row.last)
+        previous = number_of(one.epoch, one.sequence, near)
+        before = [pending for pending in self._open.get(key, ()) if _is_before(_number(pending), previous)]
+        behind = max(before, key=lambda pending: _number(pending).last, default=None)
+        batch = Batch(
+            producer=one.producer,
+            named=False,
+            epoch=None,
+            previous=previous,
+            last=previous + one.count,
+            generation=self._generation,
+            rows={queue: one.count},
+            valid_until=0,
+            extended=extended,
+            begins=behind is None,
+        )
+        return batch, behind
+
+    def _refusal(self, batch: Batch) -> PenstockError | None:
+        """What this process knows, and the log does not."""
+        key = key_of(batch)
+        if not within_epoch(batch):
+            return SequenceError(
+                "the epoch has no numbers left", operation="append", object=batch.producer, hint="begin a new producer epoch"
+            )
+        missing = self._missing(key)
+        if missing is None or not batch.begins or epoch_of(missing) != epoch_of(batch.previous) or batch.previous <= missing:
+            return None
+        return SequenceError(
+            "the producer's batch before this one was not written, or may not have been",
+            operation="append",
+            object=batch.producer,
+            expected=missing,
+            observed=batch.previous,
+            hint="send that one again first",
+        )
+
+    def _missing(self, key: _Key) -> int | None:
+        """The number of a batch that failed here, where the log knows nothing of its producer: there one behind it would count."""
+        found = self._failed.get(key)
+        if found is None or key in self._tail.state.idempotent:
+            return None
+        number, since_s = found
+        return number if self._runtime.clock.monotonic_s() - since_s < IDEMPOTENT_ROW_MS / 1000 else None
+
+    def _note_end(self, pending: PendingAppend, _: object) -> None:
+        batch = _number(pending)
+        key = key_of(batch)
+        left = [one for one in self._open[key] if one is not pending]
+        if left:
+            self._open[key] = left
+        else:
+            del self._open[key]
+        if not isinstance(pending.future.result(), RetryError | UnknownOutcome):
+            return
+        missing = self._missing(key)
+        if missing is None or epoch_of(missing) != epoch_of(batch.previous) or batch.previous < missing:
+            self._failed.use(key, (batch.previous, self._runtime.clock.monotonic_s()))
+            _bound(self._failed)
+
+    async def _answer(self, pending: PendingAppend) -> BatchAnswer:
+        outcome = await asyncio.shield(pending.future)
+        batch = _number(pending)
+        key = key_of(batch)
+        if isinstance(outcome, AppendResult):
+            base = None if outcome.offsets is None else outcome.offsets[key[1]]
+            return BatchAnswer(BatchStatus.WRITTEN, base, outcome.store_time_ms)
+        if isinstance(outcome, Duplicate):
+            for first, last, base, time_ms in self._written.get(key, ()):
+                if (first, last) == (batch.previous, batch.last):
+                    return BatchAnswer(BatchStatus.DUPLICATE, base, time_ms)
+            return BatchAnswer(BatchStatus.DUPLICATE)
+        return BatchAnswer(_status(outcome), error=_error(outcome))
+
+    def _on_fold(self, folded: FoldedEntry, _: bytes) -> None:
+        for batch, verdict in zip(folded.header.batches, folded.verdicts, strict=True):
+            if isinstance(verdict, VoidReason) or not is_idempotent(batch) or batch.generation != self._generation:
+                continue
+            key = key_of(batch)
+            written = (batch.previous, batch.last, verdict[key[1]], folded.store_time_ms)
+            self._written.use(key, (*self._written.get(key, ()), written)[-_REMEMBERED:])
+        _bound(self._written)
+
+    # --- Rows of nobody in particular -------------------------------------------------------------------------------------------
+
+    async def _append_plain(self, table: BatchTable, deadline_s: float, *, extended: bool) -> PlainAnswer:
+        producer, previous = self._plain
+        queues = table.queues.queues
+        batch = Batch(
+            producer=producer,
+            named=False,
+            epoch=None,
+            previous=previous,
+            last=previous + len(queues),
+            generation=self._generation,
+            rows=table.queues.rows,
+            valid_until=0,
+            extended=extended,
+        )
+        self._plain = (self._runtime.new_id(), -1)  # what is cancelled or fails may still come, and must not stand in the way
+        outcome = await self._appender.append_batch(batch, table.rows, size_bytes=table.size_bytes, deadline_s=deadline_s)
+        if not isinstance(outcome, AppendResult):
+            return PlainAnswer(_status(outcome), queues, error=_error(outcome))
+        self._plain = (producer, batch.last)
+        if outcome.offsets is None:
+            return PlainAnswer(BatchStatus.WRITTEN, queues, None, outcome.store_time_ms)
+        bases = np.zeros(max(outcome.offsets) + 1, np.int64)
+        for queue, base in outcome.offsets.items():
+            bases[queue] = base
+        return PlainAnswer(BatchStatus.WRITTEN, queues, bases[queues] + table.queues.ranks, outcome.store_time_ms)
+
+
+def _queue(table: BatchTable) -> int:
+    return int(table.queues.queues[0])
+
+
+def _number(pending: PendingAppend) -> Batch:
+    assert pending.batch is not None, "only batches are begun here"
+    return pending.batch
+
+
+def _is_before(batch: Batch, number: int) -> bool:
+    return epoch_of(batch.last) == epoch_of(number) and batch.last <= number
+
+
+def _status(outcome: Outcome) -> BatchStatus:
+    match outcome:
+        case SequenceError():
+            return BatchStatus.OUT_OF_ORDER
+        case FencedError():
+            return BatchStatus.FENCED
+        case UnknownOutcome():
+            return BatchStatus.UNKNOWN
+        case _:
+            return BatchStatus.NOT_WRITTEN
+
+
+def _error(outcome: Outcome) -> PenstockError | None:
+    return outcome if isinstance(outcome, PenstockError) else None
+
+
+def _bound(mapping: RecentMapping[_Key, tuple[int, float]] | RecentMapping[_Key, tuple[_Written, ...]]) -> None:
+    while len(mapping) > IDEMPOTENT_ROWS_MAX:
+        mapping.drop_oldest()
