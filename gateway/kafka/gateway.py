@@ -102,6 +102,11 @@ class KafkaGateway:
     def port(self) -> int:
         return self.server.port
 
+    @property
+    def tls_port(self) -> int:
+        """The port with TLS; 0: there is none."""
+        return self.server.tls_port
+
     async def start(self) -> None:
         """Return once clients can connect."""
         await self.server.start()

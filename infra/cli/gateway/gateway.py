@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from ...terminal.session import group_options
+from .all_protocols import all_protocols
 from .kafka import kafka
 from .rocketmq import rocketmq
 
@@ -17,3 +18,4 @@ def command() -> None:
 
 command.add_command(rocketmq)
 command.add_command(kafka)
+command.add_command(all_protocols)

@@ -57,17 +57,18 @@ def listening_options(port: int, *, topics: str) -> Callable[[F], F]:
     )
 
 
+create_groups_option = click.option(
+    "--create-groups",
+    type=click.Choice(["ORDERLY", "CONCURRENT"], case_sensitive=False),
+    help="Make a consumer group of this order when a client names one that there is not.",
+)
 balanced_options = options(
     click.option(
         "--advertise",
         metavar="HOST:PORT",
         help="The one address of all gateways that clients are told, such as a load balancer's. Default: each gateway's own.",
     ),
-    click.option(
-        "--create-groups",
-        type=click.Choice(["ORDERLY", "CONCURRENT"], case_sensitive=False),
-        help="Make a consumer group of this order when a client names one that there is not.",
-    ),
+    create_groups_option,
 )
 """Options of protocols whose clients need not know each gateway, for `options_of` too."""
 

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import gc
 import sys
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeAlias
 
 import click
 
+from ....log.metrics import MemoryMetrics
+from ...metrics import metrics_server
 from ...terminal import output
 from ...terminal.session import CommandSession
 from ...terminal.stopper import Stopper
+from ..lake.stored_topics import run_async
+from .options import process_number
 
 if TYPE_CHECKING:
+    from ....aio import Lake
     from ....gateway.server.options import GatewayOptions
 
 _YOUNG_OBJECTS: Final = 5_000
@@ -20,22 +27,72 @@ _YOUNG_OBJECTS: Final = 5_000
 _COLLECTIONS_OF_YOUNG, _COLLECTIONS_OF_OLDER = 20, 10
 
 
-def run_several(session: CommandSession, options: GatewayOptions, processes: int, stopper: Stopper) -> None:
+class ProtocolGateway(Protocol):
+    """A gateway of one protocol."""
+
+    @property
+    def port(self) -> int: ...
+    @property
+    def tls_port(self) -> int: ...
+    async def __aenter__(self) -> Self: ...
+    async def __aexit__(self, *_: object) -> None: ...
+
+
+CommandGateway: TypeAlias = "tuple[GatewayOptions, Callable[[Lake, MemoryMetrics], ProtocolGateway]]"
+"""The options of a gateway, and what makes it."""
+
+
+def run_gateways(session: CommandSession, gateways: Sequence[CommandGateway], processes: int, given: Mapping[str, Any]) -> None:
+    """Serve until told to stop. ``given``: what click parsed, of which the metrics' port and host count here."""
+    stopper, metrics = Stopper(), MemoryMetrics()
+    options = gateways[0][0]
+    if processes > 1 and options.own_port is None:
+        with session.signals.held(stopper.stop):
+            run_several(session, [one for one, _ in gateways], processes, stopper)
+        return
+    port = given["metrics_port"] + process_number(given) if given["metrics_port"] else given["metrics_port"]
+    with metrics_server(metrics, port, given["metrics_host"]) as shown, session.signals.held(stopper.stop):
+        run_async(session, lambda lake: _serve(session, lake, gateways, stopper, metrics, shown))
+
+
+async def _serve(
+    session: CommandSession,
+    lake: Lake,
+    gateways: Sequence[CommandGateway],
+    stopper: Stopper,
+    metrics: MemoryMetrics,
+    metrics_port: int | None,
+) -> None:
+    from ....gateway.server.processes import end_with_parent
+
+    stopped = stopper.attach()
+    if gateways[0][0].own_port is not None:
+        end_with_parent(stopper.stop)
+    async with AsyncExitStack() as stack:
+        for options, made in gateways:
+            gateway = await stack.enter_async_context(made(lake, metrics))
+            tell_places(session, options, port=gateway.port, tls_port=gateway.tls_port, metrics_port=metrics_port)
+        freeze_memory()
+        await stopped.wait()
+
+
+def run_several(session: CommandSession, served: Sequence[GatewayOptions], processes: int, stopper: Stopper) -> None:
     """Run processes of this same command, until told to stop."""
     from ....gateway.server.options import Endpoint
     from ....gateway.server.processes import supervise
     from ....log.runtime.portal import Portal
 
-    if not 0 < options.port < 2**16 - processes:
+    if not all(0 < options.port < 2**16 - processes for options in served):
         raise click.UsageError("With --processes, --port must be a number with as many free ones behind it.")
+    first = served[0]
     shown = session.lake_shown  # a usage error is one of this process
     again = [sys.executable, "-c", "from penstock.infra.cli import main; main(prog_name='penstock')", *sys.argv[1:]]
-    commands = [[*again, "--own-port", str(options.port + 1 + at)] for at in range(processes)]
+    commands = [[*again, "--own-port", str(first.port + 1 + at)] for at in range(processes)]
     portal = Portal()
     try:
-        where = str(Endpoint(options.host, options.port))
+        where = " and ".join(str(Endpoint(options.host, options.port)) for options in served)
         output.note(f"Serving {output.printable(shown)} at {where} by {processes} processes. Ctrl-C or SIGTERM ends them.")
-        portal.run(lambda: supervise(commands, stopper.attach(), drain=options.drain))
+        portal.run(lambda: supervise(commands, stopper.attach(), drain=first.drain))
     finally:
         portal.stop()
 
