@@ -6,10 +6,16 @@ from dataclasses import dataclass, field
 
 from ...log import MessageType, TopicSettings
 from ...log.errors import InvalidArgument
+from ...log.limits import MIB, TopicLimits
 from ...log.message.routing_type import Routing
 from ..server.options import GatewayOptions
 
-NEW_TOPICS = TopicSettings(message_type=MessageType.MIXED, queues=4, routing=Routing.MURMUR2)
+NEW_TOPICS = TopicSettings(
+    message_type=MessageType.MIXED,
+    queues=4,
+    routing=Routing.MURMUR2,
+    limits=TopicLimits(max_headers_bytes=MIB, max_headers=10_000),
+)
 """Topics of Kafka's clients: messages with and without a key, of which each has the partition that most clients choose."""
 
 

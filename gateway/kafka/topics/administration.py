@@ -47,6 +47,7 @@ class AdministrationService:
             else:
                 raise KafkaRefusal(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {asked.name} exists")
             incarnation = None if validate_only else (await self._lake.create_topic(asked.name, settings)).incarnation
+            self._metadata.forget_names()
         except (KafkaRefusal, PenstockError) as error:
             refusal = refusal_of(error)
             return {"name": asked.name, "topic_id": UUID(int=0), "error_code": refusal.code, "error_message": refusal.message}
@@ -105,6 +106,7 @@ class AdministrationService:
                     raise KafkaRefusal(ErrorCode.UNKNOWN_TOPIC_ID, f"no topic has the id {topic_id}")
             topic_of(name)
             await self._lake.delete_topic(name)
+            self._metadata.forget_names()
         except (KafkaRefusal, PenstockError) as error:
             code, message = (refusal := refusal_of(error)).code, refusal.message
         return {"name": name, "topic_id": topic_id or UUID(int=0), "error_code": code, "error_message": message}

@@ -33,6 +33,7 @@ class MetadataService:
         self._clock = lake.runtime.clock
         self._cluster_id = cluster_id(lake.url)
         self._listed: tuple[float, Sequence[str]] | None = None
+        self._changes = 0
         self._opening = asyncio.Semaphore(_OPENED_AT_ONCE)
 
     async def metadata(self, request: Request, call: KafkaCall) -> Fields:
@@ -86,10 +87,14 @@ class MetadataService:
 
     async def _all_names(self) -> Sequence[str]:
         now_s = self._clock.monotonic_s()
-        if self._listed is None or now_s - self._listed[0] > _NAMES_S:
-            known = await self._lake.topics(damaged="skip")
-            self._listed = (now_s, sorted(name for name in known if "%" not in name))
-        return self._listed[1]
+        if self._listed is not None and now_s - self._listed[0] <= _NAMES_S:
+            return self._listed[1]
+        changes = self._changes
+        known = await self._lake.topics(damaged="skip")
+        names = sorted(name for name in known if "%" not in name)
+        if changes == self._changes:  # else the list may be older than what this gateway made or deleted meanwhile
+            self._listed = (now_s, names)
+        return names
 
     async def _asked(self, asked: Request, peers: Sequence[Peer], *, creates: bool) -> Fields:
         if asked.name is None:
@@ -98,6 +103,11 @@ class MetadataService:
                 return _absent(None, ErrorCode.UNKNOWN_TOPIC_ID, asked.topic_id)
             return await self._one(name, peers, creates=False)
         return await self._one(asked.name, peers, creates=creates)
+
+    def forget_names(self) -> None:
+        """List all names anew when they are asked for, as this gateway made or deleted a topic."""
+        self._listed = None
+        self._changes += 1
 
     async def name_of(self, topic_id: UUID) -> str | None:
         """The topic of an id, None for a topic that was deleted."""
@@ -123,9 +133,10 @@ class MetadataService:
     async def _open(self, name: str, *, creates: bool) -> Topic:
         topic_of(name)
         async with self._opening:
-            if creates:
-                return await self._names.topic(name)
-            return await self._names.known_topic(name)
+            topic = await (self._names.topic(name) if creates else self._names.known_topic(name))
+        if self._listed is not None and name not in self._listed[1]:
+            self.forget_names()
+        return topic
 
 
 def id_of(incarnation: str) -> UUID:
