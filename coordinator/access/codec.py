@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from itertools import chain
 from typing import Annotated, NamedTuple, TypeAlias
 
 from msgspec import Meta
 
 from ...log.errors import PenstockError
 from ...log.format.stored_json import Id, StoredForm, TimeMs, damaged, parse_stored
+from ...log.limits import FORMAT_BASIC, FORMAT_EXTENDED
 from .grants import Grant, Verb
 from .record import (
     BY_CHARS_MAX,
@@ -23,14 +25,15 @@ from .record import (
     check_name,
 )
 
-FORMAT = 1
 _WHAT = "the record of principals"
+_FORMATS = (FORMAT_BASIC, FORMAT_EXTENDED)
 
 
 def encode_access(record: AccessRecord) -> bytes:
-    """Equal records give equal bytes."""
+    """Equal records give equal bytes. Readers before `Verb.MANAGE` read what does not name it."""
+    granted = chain(*(one.grants for one in record.principals.values()), *record.roles.values())
     document = {
-        "format": FORMAT,
+        "format": FORMAT_EXTENDED if any(one.verb is Verb.MANAGE for one in granted) else FORMAT_BASIC,
         "principals": {
             name: {
                 "id": one.id,
@@ -86,7 +89,7 @@ class _AccessForm(StoredForm, frozen=True):
 
 def decode_access(data: bytes, *, where: str) -> AccessRecord:
     """Raises `DataDamaged` or `NewerFormatError`."""
-    form = parse_stored(data, _AccessForm, what=_WHAT, where=where)
+    form = parse_stored(data, _AccessForm, what=_WHAT, where=where, formats=_FORMATS)
     try:
         for name in form.principals:
             check_name(name, "principal")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 from ...log.errors import InvalidArgument, PenstockError
 from ...log.paths import AUDIT_TOPIC, check_group_name, check_topic_name
@@ -22,10 +23,16 @@ class Verb(StrEnum):
     """Receive messages of a topic. `JOIN` on the group is needed, too."""
     JOIN = "join"
     """Work in a consumer group: receive, settle, and move its place."""
+    MANAGE = "manage"
+    """Make and delete a topic, and change its settings."""
 
     @property
     def noun(self) -> str:
         return "group" if self is Verb.JOIN else "topic"
+
+
+TOPIC_VERBS: Final = frozenset({Verb.SEND, Verb.RECEIVE, Verb.MANAGE})
+_OF_FULL_NAME: Final = frozenset({Verb.SEND, Verb.MANAGE})
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -52,10 +59,10 @@ class Grant:
             ) from error
 
     def covers(self, verb: Verb, name: str) -> bool:
-        """Whether the grant allows this; the audit topic needs a grant of its full name."""
+        """Whether the grant allows this; to send to the audit topic, or manage it, needs its full name."""
         if verb is not self.verb:
             return False
-        if verb is Verb.SEND and name == AUDIT_TOPIC:
+        if verb in _OF_FULL_NAME and name == AUDIT_TOPIC:
             return self.pattern == name
         return name.startswith(self.pattern[:-1]) if self.pattern.endswith(ANY) else name == self.pattern
 

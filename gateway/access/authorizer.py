@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Final, Self, TypeAlias
+from typing import Final, Self
 
-from ...coordinator.access.grants import Grant, Verb
+from ...coordinator.access.grants import Grant
 from ...coordinator.access.record import AccessRecord
 from ...log.runtime.runtime import Clock
 from ..server.options import AccessOptions
 from .limits import PrincipalLimiter, PrincipalLimits
 from .principals import PrincipalCache
-from .refusals import Forbidden, Unauthorized
-
-Right: TypeAlias = tuple[frozenset[Verb], str]
-"""A name, and verbs of which any one will do."""
+from .refusals import Unauthorized
+from .rights import Right, forbidden
 
 _WRONG: Final = "the access key is not known, or the signature is not by its secret"
 """One text for both, so that access keys cannot be tried out."""
@@ -56,23 +53,26 @@ class PrincipalAuthorizer:
     async def check_again(self, principal: str, proof: str, rights: Iterable[Right]) -> None:
         """The same later in a long call, which ends when its rights or credential were revoked."""
         record = await self.cache.record()
+        self._check_proof(record, principal, proof)
+        self._check(record, principal, rights)
+
+    async def rights(self, principal: str, proof: str) -> frozenset[Grant]:
+        """What a principal may do now. Raises `Unauthorized` when it or its credential was revoked."""
+        record = await self.cache.record()
+        self._check_proof(record, principal, proof)
+        return record.grants_of(principal)
+
+    def _check_proof(self, record: AccessRecord, principal: str, proof: str) -> None:
         known, now_ms = record.principals.get(principal), self._clock.wall_ms()
         if known is None or not any(one.sealed == proof and one.valid_at(now_ms) for one in known.secrets):
             raise Unauthorized("the principal was removed, or has another secret by now")
-        self._check(record, principal, rights)
 
     def _check(self, record: AccessRecord, principal: str, rights: Iterable[Right]) -> None:
         if principal not in record.principals:
             raise Unauthorized(_WRONG)
         lacks = missing_right(record.grants_of(principal), rights)
         if lacks is not None:
-            verbs, name = lacks
-            verb = min(verbs)
-            doing = " or ".join(sorted(verbs))
-            raise Forbidden(
-                f"{principal} may not {doing} {verb.noun} {name}; an operator grants it by "
-                f"`penstock access grant {principal} --{max(verbs)} {shlex.quote(name)}`"
-            )
+            raise forbidden(principal, *lacks)
 
 
 def missing_right(grants: frozenset[Grant], rights: Iterable[Right]) -> Right | None:

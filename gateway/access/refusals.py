@@ -15,3 +15,9 @@ class Forbidden(CallError):
     """The principal may not do what it asks for."""
 
     kind = "forbidden"
+
+
+class GroupForbidden(Forbidden):
+    """The same, about a consumer group of Kafka's clients."""
+
+    kind = "group_forbidden"

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from ....coordinator.access.grants import Verb
 from ....log import PenstockError
 from ....log.errors import OffsetOutOfRange
 from ....log.limits import MIB
@@ -21,6 +22,7 @@ from ..tail.followers import TopicFollowers
 from ..wire.errors import ErrorCode, KafkaRefusal, refusal_of
 from ..wire.fetch import Buffer, FetchedPartition, encode_fetch_answer
 from ..wire.messages import Request
+from ..wire.names import topic_of
 from .log_batch_reader import LogBatchReader
 
 ANSWER_BYTES_MAX: Final = 50 * MIB
@@ -60,7 +62,7 @@ class FetchService:
         until_s = self._clock.monotonic_s() + min(max(0, request.max_wait_ms) / 1000, _WAIT_S_MAX)
         bytes_max = min(max(1, request.max_bytes), ANSWER_BYTES_MAX)
         while True:
-            topics = {name: await self._topic(name) for name in dict.fromkeys(one.topic for one in asked)}
+            topics = {name: await self._topic(name, call) for name in dict.fromkeys(one.topic for one in asked)}
             # Asked for before anything is looked at: what comes meanwhile sets them.
             moved = [self._followers.of(topic).moved() for topic in topics.values() if isinstance(topic, Topic)]
             found = await self._found(asked, topics, bytes_max)
@@ -71,11 +73,13 @@ class FetchService:
             if is_enough or left_s <= 0 or self._ending.is_set() or not asked:
                 return encode_fetch_answer(call.version, found)
             await self._followers.wait([*moved, self._ending], left_s)
+            await call.check_again()
 
-    async def _topic(self, name: str) -> Topic | ErrorCode:
+    async def _topic(self, name: str, call: KafkaCall) -> Topic | ErrorCode:
         try:
+            call.rights.check(Verb.RECEIVE, topic_of(name))
             return await self._names.topic(name)
-        except PenstockError as error:
+        except (KafkaRefusal, PenstockError) as error:
             return refusal_of(error).code
 
     async def _found(self, asked: Sequence[_Asked], topics: dict[str, Topic | ErrorCode], bytes_max: int) -> list[FetchedPartition]:

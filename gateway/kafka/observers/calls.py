@@ -37,7 +37,7 @@ class KafkaAnswerDispatcher:
             code=code,
             code_name=code.name,
             is_failure=code is not ErrorCode.NONE,
-            is_audited=call.api.key in _ACTS or code in _REFUSED,
+            is_audited=call.api.key in _ACTS or code in _REFUSED or call.rights.was_refused,
             took_s=took_s,
             size_bytes=size_bytes,
             client_id=call.client_id,

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final
 
+from ....coordinator.access.grants import Verb
 from ....log import PenstockError
 from ....log.limits import MIB
 from ....log.runtime.runtime import Runtime
@@ -19,6 +20,7 @@ from ..tail.batch_cache import BatchCache, TopicPartition
 from ..wire.errors import ErrorCode, KafkaRefusal, refusal_of
 from ..wire.fetch import Buffer
 from ..wire.messages import Fields, Request
+from ..wire.names import topic_of
 from ..wire.produce import ProducedPartition, ProducedRecords, ProduceRequest, encode_produce_answer
 from .sequences import ProducerSequences
 from .topic_gather import PendingBatch, TopicGather
@@ -52,16 +54,17 @@ class ProduceService:
             raise KafkaRefusal(ErrorCode.INVALID_TXN_STATE, "Penstock has no transactions by Kafka's protocol")
         # Requests of a connection are appended in their order, whatever topics must be opened first.
         async with call.session.producing:
-            topics = {name: await self._topic(name) for name in dict.fromkeys(part.topic for part in request.parts)}
+            topics = {name: await self._topic(name, call) for name in dict.fromkeys(part.topic for part in request.parts)}
             added = [self._added(part, topics[part.topic]) for part in request.parts]
         parts = [await self._told(part, topics[part.topic], outcome) for part, outcome in zip(request.parts, added, strict=True)]
         call.code = next((part.code for part in parts if part.code), ErrorCode.NONE)
         return None if request.acks == 0 else [encode_produce_answer(call.version, parts)]
 
-    async def _topic(self, name: str) -> Topic | KafkaRefusal:
+    async def _topic(self, name: str, call: KafkaCall) -> Topic | KafkaRefusal:
         try:
+            call.rights.check(Verb.SEND, topic_of(name))
             topic = await self._names.topic(name)
-        except PenstockError as error:
+        except (KafkaRefusal, PenstockError) as error:
             return refusal_of(error)
         if topic.settings.schema is not None:
             return KafkaRefusal(ErrorCode.INVALID_RECORD, f"{name} has a schema: its rows are not sent by Kafka's protocol")

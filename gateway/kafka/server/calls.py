@@ -7,6 +7,8 @@ A room serves an API by a `Handler` in the table that `KafkaCallRunner` takes:
   answer's body as a list of buffers, as of `encode_produce_answer` and `encode_fetch_answer`; or None for no answer, as of Produce without acks.
 - It raises `KafkaRefusal` or a `PenstockError` where the request failed as a whole, and the answer says so; where the answer has no place for it, or
   the client reads none, the connection is closed. Errors of single topics and partitions belong into the answer, by `refusal_of`.
+- It asks ``call.rights`` for each name that it acts on, as it acts: `CallerRights.check` raises what `refusal_of` takes. A handler that waits long
+  calls ``call.check_again`` before it goes on, which may raise to end the connection.
 - It sets ``call.code`` to the gravest of these, for metrics and logs, unless the answer has ``error_code`` at its top.
 
 The handlers of one connection run one after the other, as in Kafka, and each begins when the answer before it is written. Only Produce begins while
@@ -16,7 +18,6 @@ cancelled, but never that of Produce.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,6 +25,8 @@ from typing import Any, Final, Protocol, TypeAlias
 
 from ....log.errors import PenstockError
 from ....log.runtime.runtime import Clock
+from ...access.refusals import Unauthorized
+from ...access.rights import CallerRights
 from ...bounds.log_throttle import LogThrottle
 from ..wire.apis import APIS, Api, ApiKey
 from ..wire.errors import ErrorCode, KafkaRefusal, refusal_of
@@ -34,31 +37,12 @@ from ..wire.produce import parse_produce
 from ..wire.reading import malformed
 from ..wire.refusals import Answer, refused
 from .limits import OTHERS_BYTES_MAX
+from .session import KafkaSession
 
 log = logging.getLogger("penstock.gateway")
 
 _OURS: Final = frozenset({ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.KAFKA_STORAGE_ERROR})
 """Failures of the gateway or the store."""
-
-
-@dataclass(slots=True)
-class KafkaSession:
-    """One connection: who is at its other end."""
-
-    address: str
-    """The host, which owns what its connections hold."""
-    port: int
-    is_tls: bool = False
-    principal: str = ""
-    """The name that was proved; empty without."""
-    proof: str = field(default="", repr=False)
-    """The credential."""
-    producing: asyncio.Lock = field(default_factory=asyncio.Lock, repr=False)
-    """Held while the batches of a request join what is appended, so that they do in the order of requests."""
-
-    @property
-    def peer(self) -> str:
-        return f"[{self.address}]:{self.port}" if ":" in self.address else f"{self.address}:{self.port}"
 
 
 @dataclass(slots=True)
@@ -73,8 +57,15 @@ class KafkaCall:
     session: KafkaSession
     size_bytes: int
     """The request's size."""
+    access: KafkaAuthorizer = field(repr=False)
     code: ErrorCode = ErrorCode.NONE
     """The gravest error in the answer."""
+    rights: CallerRights = field(default_factory=CallerRights)
+    """What the client may do."""
+
+    async def check_again(self) -> None:
+        """Renew the rights during a long call. Raises `Unauthorized` when the session has ended, which ends the connection."""
+        await self.access.check_again(self)
 
     @property
     def peer(self) -> str:
@@ -95,14 +86,14 @@ Handler: TypeAlias = Callable[[Request, KafkaCall], Awaitable[Answer | None]]
 
 
 class KafkaAuthorizer(Protocol):
-    """The check of calls. Both methods raise `KafkaRefusal`, `Unauthorized`, `Forbidden` or `BackPressureError`."""
+    """The check of calls. Both methods raise `KafkaRefusal`, `Unauthorized` or `BackPressureError`."""
 
     async def admit(self, call: KafkaCall) -> None:
-        """Return if the connection may make such a call, before the request is decoded. Else it is closed."""
+        """Return if the connection may make such a call, with its rights in the call, before the request is decoded. Else it is closed."""
         ...
 
-    async def allow(self, call: KafkaCall, request: Request) -> None:
-        """Return if the principal has the request's rights. Else the answer says so."""
+    async def check_again(self, call: KafkaCall) -> None:
+        """The same later in a long call, which is not counted again."""
         ...
 
 
@@ -112,7 +103,7 @@ class AdmitAll:
     async def admit(self, call: KafkaCall) -> None:
         return
 
-    async def allow(self, call: KafkaCall, request: Request) -> None:
+    async def check_again(self, call: KafkaCall) -> None:
         return
 
 
@@ -122,8 +113,6 @@ class BegunCall:
 
     call: KafkaCall
     request: Request
-    refusal: Exception | None = None
-    """Why the request is not allowed."""
 
 
 class Hangup(Exception):
@@ -153,7 +142,7 @@ class KafkaCallRunner:
         call: KafkaCall | None = None
         try:
             header = parse_header(frame)
-            call = _call(header, session, len(frame))
+            call = _call(header, session, len(frame), self.access)
             if not self._serves(header):
                 raise KafkaRefusal(ErrorCode.UNSUPPORTED_VERSION, f"{call.api.name} of version {call.version} is not served")
             await self.access.admit(call)
@@ -163,24 +152,19 @@ class KafkaCallRunner:
             if call is not None:
                 self.on_answer(call, None, refusal.code, self.clock.monotonic_s() - started_s, call.size_bytes)
             raise Hangup(refusal.message) from None
-        try:
-            await self.access.allow(call, request)
-        except Exception as error:  # noqa: BLE001 - the answer says it
-            return BegunCall(call, request, error)
         return BegunCall(call, request)
 
     async def answer(self, begun: BegunCall) -> list[Buffer] | None:
         """The answer with its length and header; None: the client reads none. Raises `Hangup`."""
         started_s, call, request = self.clock.monotonic_s(), begun.call, begun.request
         try:
-            if begun.refusal is not None:
-                raise begun.refusal
             answer = await self._handled(call, request)
             buffers = None if answer is None else _encoded(call, answer)
         except Exception as error:  # noqa: BLE001 - whatever happened, the caller gets a code
             refusal = self.log_refusal(call, call.session, error)
             call.code = refusal.code
-            told = refused(call.api, call.version, request, refusal)
+            has_ended = isinstance(error, Unauthorized)
+            told = None if has_ended else refused(call.api, call.version, request, refusal)
             self.on_answer(call, request, call.code, self.clock.monotonic_s() - started_s, call.size_bytes)
             if told is None:
                 raise Hangup(refusal.message) from None
@@ -230,8 +214,8 @@ class KafkaCallRunner:
         return refusal
 
 
-def _call(header: RequestHeader, session: KafkaSession, size_bytes: int) -> KafkaCall:
-    return KafkaCall(header.api, header.version, header.correlation_id, header.client_id, session, size_bytes)
+def _call(header: RequestHeader, session: KafkaSession, size_bytes: int, access: KafkaAuthorizer) -> KafkaCall:
+    return KafkaCall(header.api, header.version, header.correlation_id, header.client_id, session, size_bytes, access)
 
 
 def _decoded(call: KafkaCall, header: RequestHeader, frame: memoryview) -> Request:

@@ -14,8 +14,9 @@ from ...bounds.byte_budget import ByteBudget
 from ..wire.errors import KafkaRefusal
 from ..wire.fetch import Buffer
 from ..wire.frames import FrameSplitter
-from .calls import Hangup, KafkaCallRunner, KafkaSession
+from .calls import Hangup, KafkaCallRunner
 from .limits import OVERHEAD_BYTES, ConnectionLimits
+from .session import KafkaSession
 
 log = logging.getLogger("penstock.gateway")
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from uuid import UUID
 
 from ....aio import Lake
+from ....coordinator.access.grants import Verb
 from ....log import PenstockError, TopicNotFound, TopicSettings
 from ..server.calls import KafkaCall
 from ..wire.errors import ErrorCode, KafkaRefusal, refusal_of
@@ -31,14 +32,14 @@ class AdministrationService:
         topics = []
         for one in request.topics:
             is_twice = names.count(one.name) > 1
-            topics.append(await self._created(one, is_twice=is_twice, validate_only=bool(request.validate_only)))
+            topics.append(await self._created(one, call, is_twice=is_twice, validate_only=bool(request.validate_only)))
         return {"throttle_time_ms": 0, "topics": topics}
 
-    async def _created(self, asked: Request, *, is_twice: bool, validate_only: bool) -> Fields:
+    async def _created(self, asked: Request, call: KafkaCall, *, is_twice: bool, validate_only: bool) -> Fields:
         try:
             if is_twice:
                 raise KafkaRefusal(ErrorCode.INVALID_REQUEST, "the request names the topic twice")
-            topic_of(asked.name)
+            call.rights.check(Verb.MANAGE, topic_of(asked.name))
             settings = self._settings(asked)
             try:
                 await self._lake.topic(asked.name)
@@ -93,18 +94,18 @@ class AdministrationService:
         asked = [(one.name, one.topic_id) for one in request.topics] if by_id else [(name, None) for name in request.topic_names]
         return {
             "throttle_time_ms": 0,
-            "responses": await asyncio.gather(*(self._deleted(name, topic_id) for name, topic_id in asked)),
+            "responses": await asyncio.gather(*(self._deleted(name, topic_id, call) for name, topic_id in asked)),
         }
 
-    async def _deleted(self, name: str | None, topic_id: UUID | None) -> Fields:
+    async def _deleted(self, name: str | None, topic_id: UUID | None, call: KafkaCall) -> Fields:
         code, message = ErrorCode.NONE, None
         try:
             if name is None:
                 assert topic_id is not None, "a topic is named, or has an id"
-                name = await self._metadata.name_of(topic_id)
+                name = await self._metadata.name_of(topic_id, call)
                 if name is None:
                     raise KafkaRefusal(ErrorCode.UNKNOWN_TOPIC_ID, f"no topic has the id {topic_id}")
-            topic_of(name)
+            call.rights.check(Verb.MANAGE, topic_of(name))
             await self._lake.delete_topic(name)
             self._metadata.forget_names()
         except (KafkaRefusal, PenstockError) as error:

@@ -7,13 +7,14 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final, TypeAlias
 
 from ....aio import Lake
+from ....coordinator.access.grants import Verb
 from ....log import PenstockError, TopicSettings
 from ....log.read.reader import Reader
 from ...topics.directory import TopicDirectory
 from ..server.calls import KafkaCall
 from ..wire.errors import ErrorCode, KafkaRefusal, refusal_of
 from ..wire.messages import Fields, Request
-from ..wire.names import topic_of
+from ..wire.names import INTERNAL, topic_of
 from .configs import BROKER_CONFIGS, CONFIGS, TopicConfig, settings_of
 
 _TOPIC, _BROKER = 2, 4
@@ -36,13 +37,13 @@ class ConfigService:
         self._lake, self._names, self._defaults = lake, names, defaults
 
     async def describe_configs(self, request: Request, call: KafkaCall) -> Fields:
-        results = [await self._described(one, synonyms=bool(request.include_synonyms)) for one in request.resources]
+        results = [await self._described(one, call, synonyms=bool(request.include_synonyms)) for one in request.resources]
         return {"throttle_time_ms": 0, "results": results}
 
-    async def _described(self, asked: Request, *, synonyms: bool) -> Fields:
+    async def _described(self, asked: Request, call: KafkaCall, *, synonyms: bool) -> Fields:
         place = {"resource_type": asked.resource_type, "resource_name": asked.resource_name}
         try:
-            configs = await self._configs(asked)
+            configs = await self._configs(asked, call)
         except (KafkaRefusal, PenstockError) as error:
             refusal = refusal_of(error)
             return {**place, "error_code": refusal.code, "error_message": refusal.message, "configs": []}
@@ -54,9 +55,11 @@ class ConfigService:
         ]
         return {**place, "error_code": ErrorCode.NONE, "error_message": None, "configs": told}
 
-    async def _configs(self, asked: Request) -> Iterable[tuple[TopicConfig, str, int]]:
+    async def _configs(self, asked: Request, call: KafkaCall) -> Iterable[tuple[TopicConfig, str, int]]:
         if asked.resource_type == _BROKER:
             return [(config, config.value_of(self._defaults), STATIC_BROKER_CONFIG) for config in BROKER_CONFIGS]
+        _check_topic(asked)
+        call.rights.check_any(asked.resource_name)
         settings = await self._settings(asked)
         return [(config, value, source) for config in CONFIGS.values() for value, source in [self._value(config, settings)]]
 
@@ -65,9 +68,6 @@ class ConfigService:
         return value, DEFAULT_CONFIG if value == config.value_of(self._defaults) else DYNAMIC_TOPIC_CONFIG
 
     async def _settings(self, asked: Request) -> TopicSettings:
-        if asked.resource_type != _TOPIC:
-            raise KafkaRefusal(ErrorCode.INVALID_REQUEST, f"resources of kind {asked.resource_type} have no configs here")
-        topic_of(asked.resource_name)
         return (await self._names.known_topic(asked.resource_name)).settings
 
     async def alter_configs(self, request: Request, call: KafkaCall) -> Fields:
@@ -78,8 +78,7 @@ class ConfigService:
                 one.name: one.value for one in asked.configs
             }
 
-        responses = [await self._altered(one, stated, validate_only=bool(request.validate_only)) for one in request.resources]
-        return {"throttle_time_ms": 0, "responses": responses}
+        return await self._all_altered(request, stated, call)
 
     async def incremental_alter_configs(self, request: Request, call: KafkaCall) -> Fields:
         def stated(asked: Request, settings: TopicSettings) -> Mapping[str, str | None]:
@@ -92,12 +91,18 @@ class ConfigService:
                 changed[one.name] = config.value_of(self._defaults) if is_reset and config is not None else one.value
             return changed
 
-        responses = [await self._altered(one, stated, validate_only=bool(request.validate_only)) for one in request.resources]
+        return await self._all_altered(request, stated, call)
+
+    async def _all_altered(self, request: Request, stated: _Stated, call: KafkaCall) -> Fields:
+        is_trial = bool(request.validate_only)
+        responses = [await self._altered(one, stated, call, validate_only=is_trial) for one in request.resources]
         return {"throttle_time_ms": 0, "responses": responses}
 
-    async def _altered(self, asked: Request, stated: _Stated, *, validate_only: bool) -> Fields:
+    async def _altered(self, asked: Request, stated: _Stated, call: KafkaCall, *, validate_only: bool) -> Fields:
         code, message = ErrorCode.NONE, None
         try:
+            _check_topic(asked)
+            call.rights.check(Verb.MANAGE, asked.resource_name)
             before = await self._settings(asked)
             after = settings_of(before, queues=None, stated=stated(asked, before))
             if not validate_only and after != before:
@@ -113,12 +118,12 @@ class ConfigService:
 
     async def create_partitions(self, request: Request, call: KafkaCall) -> Fields:
         """Refused, with the reason: a topic's queues are fixed at its creation."""
-        results = [await self._refused_partitions(one.name) for one in request.topics]
+        results = [await self._refused_partitions(one.name, call) for one in request.topics]
         return {"throttle_time_ms": 0, "results": results}
 
-    async def _refused_partitions(self, name: str) -> Fields:
+    async def _refused_partitions(self, name: str, call: KafkaCall) -> Fields:
         try:
-            topic_of(name)
+            call.rights.check(Verb.MANAGE, topic_of(name))
             await self._names.known_topic(name)
             raise KafkaRefusal(ErrorCode.INVALID_PARTITIONS, "the number of partitions is fixed when a topic is created")
         except (KafkaRefusal, PenstockError) as error:
@@ -128,9 +133,8 @@ class ConfigService:
     async def describe_log_dirs(self, request: Request, call: KafkaCall) -> Fields:
         """One directory, with the bytes of topics' tables."""
         asked = None if request.topics is None else {one.topic: set(one.partitions) for one in request.topics}
-        names = (
-            sorted(name for name in await self._lake.topics(damaged="skip") if "%" not in name) if asked is None else sorted(asked)
-        )
+        named = asked if asked is not None else await self._lake.topics(damaged="skip")
+        names = sorted(name for name in named if INTERNAL not in name and call.rights.has_any(name))
         topics = await asyncio.gather(*(self._sizes(name, None if asked is None else asked[name]) for name in names))
         directory = {
             "error_code": ErrorCode.NONE,
@@ -162,6 +166,12 @@ class ConfigService:
             "error_message": "this gateway asks nobody for a proof of identity, and allows all",
             "resources": [],
         }
+
+
+def _check_topic(asked: Request) -> None:
+    if asked.resource_type != _TOPIC:
+        raise KafkaRefusal(ErrorCode.INVALID_REQUEST, f"resources of kind {asked.resource_type} have no configs here")
+    topic_of(asked.resource_name)
 
 
 def _described_config(config: TopicConfig, value: str, source: int, *, synonyms: bool) -> Fields:

@@ -16,7 +16,7 @@ from ...topics.directory import TopicDirectory
 from ..server.calls import KafkaCall
 from ..wire.errors import ErrorCode, KafkaRefusal, refusal_of
 from ..wire.messages import Fields, Request
-from ..wire.names import topic_of
+from ..wire.names import INTERNAL, topic_of
 from .cluster import cluster_id, leader_of, node_of
 
 _NAMES_S: Final = 10.0
@@ -40,10 +40,10 @@ class MetadataService:
         peers = await self._peers.live(tls=call.session.is_tls)
         asks_all = request.topics is None or (call.version == 0 and not request.topics)
         if asks_all:
-            topics = await self._all(peers)
+            topics = await self._all(peers, call)
         else:
             creates = self._create_topics and (request.allow_auto_topic_creation is not False)
-            topics = await asyncio.gather(*(self._asked(one, peers, creates=creates) for one in request.topics))
+            topics = await asyncio.gather(*(self._asked(one, peers, call, creates=creates) for one in request.topics))
         return {
             "throttle_time_ms": 0,
             "brokers": [
@@ -72,8 +72,8 @@ class MetadataService:
 
     async def describe_topic_partitions(self, request: Request, call: KafkaCall) -> Fields:
         peers = await self._peers.live(tls=call.session.is_tls)
-        names = [one.name for one in request.topics] or await self._all_names()
-        topics = await asyncio.gather(*(self._one(name, peers, creates=False) for name in sorted(names)))
+        names = [one.name for one in request.topics] or await self._all_names(call)
+        topics = await asyncio.gather(*(self._one(name, peers, call, creates=False) for name in sorted(names)))
         return {"throttle_time_ms": 0, "topics": topics, "next_cursor": None}
 
     def _controller(self, peers: Sequence[Peer]) -> int:
@@ -81,43 +81,49 @@ class MetadataService:
         own = next((peer for peer in peers if peer.name == self._peers.own_name), None)
         return node_of(own).node_id if own is not None else leader_of("", peers)
 
-    async def _all(self, peers: Sequence[Peer]) -> Sequence[Fields]:
-        found = await asyncio.gather(*(self._one(name, peers, creates=False) for name in await self._all_names()))
+    async def _all(self, peers: Sequence[Peer], call: KafkaCall) -> Sequence[Fields]:
+        names = await self._all_names(call)
+        found = await asyncio.gather(*(self._one(name, peers, call, creates=False) for name in names))
         return [one for one in found if one["error_code"] == ErrorCode.NONE]  # those that have gone meanwhile
 
-    async def _all_names(self) -> Sequence[str]:
+    async def _all_names(self, call: KafkaCall) -> Sequence[str]:
+        """The names that the caller may know of."""
+        return [name for name in await self._list_names() if call.rights.has_any(name)]
+
+    async def _list_names(self) -> Sequence[str]:
         now_s = self._clock.monotonic_s()
         if self._listed is not None and now_s - self._listed[0] <= _NAMES_S:
             return self._listed[1]
         changes = self._changes
         known = await self._lake.topics(damaged="skip")
-        names = sorted(name for name in known if "%" not in name)
+        names = sorted(name for name in known if INTERNAL not in name)
         if changes == self._changes:  # else the list may be older than what this gateway made or deleted meanwhile
             self._listed = (now_s, names)
         return names
 
-    async def _asked(self, asked: Request, peers: Sequence[Peer], *, creates: bool) -> Fields:
+    async def _asked(self, asked: Request, peers: Sequence[Peer], call: KafkaCall, *, creates: bool) -> Fields:
         if asked.name is None:
-            name = await self.name_of(asked.topic_id)
+            name = await self.name_of(asked.topic_id, call)
             if name is None:
                 return _absent(None, ErrorCode.UNKNOWN_TOPIC_ID, asked.topic_id)
-            return await self._one(name, peers, creates=False)
-        return await self._one(asked.name, peers, creates=creates)
+            return await self._one(name, peers, call, creates=False)
+        return await self._one(asked.name, peers, call, creates=creates)
 
     def forget_names(self) -> None:
         """List all names anew when they are asked for, as this gateway made or deleted a topic."""
         self._listed = None
         self._changes += 1
 
-    async def name_of(self, topic_id: UUID) -> str | None:
-        """The topic of an id, None for a topic that was deleted."""
+    async def name_of(self, topic_id: UUID, call: KafkaCall) -> str | None:
+        """The topic of an id; None for a topic that was deleted, or that the caller may not know of."""
         for name, record in (await self._lake.topics(damaged="skip")).items():
             if id_of(record.incarnation) == topic_id:
-                return name
+                return name if call.rights.has_any(name) else None
         return None
 
-    async def _one(self, name: str, peers: Sequence[Peer], *, creates: bool) -> Fields:
+    async def _one(self, name: str, peers: Sequence[Peer], call: KafkaCall, *, creates: bool) -> Fields:
         try:
+            call.rights.check_any(topic_of(name))
             topic = await self._open(name, creates=creates)
         except (KafkaRefusal, PenstockError) as error:
             return _absent(name, refusal_of(error).code)
@@ -131,7 +137,6 @@ class MetadataService:
         }
 
     async def _open(self, name: str, *, creates: bool) -> Topic:
-        topic_of(name)
         async with self._opening:
             topic = await (self._names.topic(name) if creates else self._names.known_topic(name))
         if self._listed is not None and name not in self._listed[1]:

@@ -6,6 +6,7 @@ import asyncio
 from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple
 
+from ....coordinator.access.grants import Verb
 from ....log import PenstockError
 from ....log.limits import TIME_MAX_MS
 from ....log.read.reader import Reader
@@ -15,6 +16,7 @@ from ..server.calls import KafkaCall
 from ..tail.epochs import check_epoch
 from ..wire.errors import ErrorCode, KafkaRefusal, refusal_of
 from ..wire.messages import Fields, Request
+from ..wire.names import topic_of
 
 LATEST: Final = -1
 EARLIEST: Final = -2
@@ -36,15 +38,16 @@ class OffsetsService:
         self._names = names
 
     async def list_offsets(self, request: Request, call: KafkaCall) -> Fields:
-        topics = await asyncio.gather(*(self._of_topic(one.name, one.partitions) for one in request.topics))
+        topics = await asyncio.gather(*(self._of_topic(one.name, one.partitions, call) for one in request.topics))
         return {"throttle_time_ms": 0, "topics": topics}
 
-    async def _of_topic(self, name: str, asked: Request) -> Fields:
+    async def _of_topic(self, name: str, asked: Request, call: KafkaCall) -> Fields:
         try:
+            call.rights.check(Verb.RECEIVE, topic_of(name))
             topic = await self._names.known_topic(name)
             if any(one.timestamp == LATEST for one in asked):
                 await topic.tail.catch_up()
-        except PenstockError as error:
+        except (KafkaRefusal, PenstockError) as error:
             code = refusal_of(error).code
             return {"name": name, "partitions": [_refused(one.partition_index, code) for one in asked]}
         return {"name": name, "partitions": [await self._of_partition(topic, one) for one in asked]}

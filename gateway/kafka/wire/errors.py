@@ -24,7 +24,7 @@ from ....log.errors import (
     TopicNotFound,
     UnknownOutcome,
 )
-from ...access.refusals import Forbidden, Unauthorized
+from ...access.refusals import Forbidden, GroupForbidden, Unauthorized
 
 
 class ErrorCode(IntEnum):
@@ -185,6 +185,7 @@ _CODES: Final[tuple[tuple[type[PenstockError], ErrorCode], ...]] = (
     (SequenceError, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER),
     (MessageTypeMismatch, ErrorCode.INVALID_RECORD),
     (Unauthorized, ErrorCode.SASL_AUTHENTICATION_FAILED),
+    (GroupForbidden, ErrorCode.GROUP_AUTHORIZATION_FAILED),
     (Forbidden, ErrorCode.TOPIC_AUTHORIZATION_FAILED),
     (ReadOnlyError, ErrorCode.POLICY_VIOLATION),
     (LimitExceeded, ErrorCode.MESSAGE_TOO_LARGE),

@@ -8,7 +8,7 @@ from typing import Any, Final
 from google.protobuf.message import Message
 
 from ....coordinator.access.grants import Verb
-from ...access.authorizer import Right
+from ...access.rights import Right
 from ..protocol import rocketmq_pb2 as pb
 from ..protocol.resources import dead_letters_of, group_of, topic_of
 

@@ -70,6 +70,9 @@ _grant_options = options(
     click.option("--send", multiple=True, metavar="TOPIC", help="Send to topics, also in transactions; recall."),
     click.option("--receive", multiple=True, metavar="TOPIC", help="Receive from topics, in a group that it may join."),
     click.option("--join", multiple=True, metavar="GROUP", help="Work in consumer groups: receive, settle, reset."),
+    click.option(
+        "--manage", multiple=True, metavar="TOPIC", help="Make and delete topics, and change their settings, by Kafka's clients."
+    ),
     click.option("--role", "roles", multiple=True, metavar="ROLE", help="All that a role is granted; for principals."),
 )
 
@@ -304,7 +307,7 @@ def _grants(patterns: Mapping[str, tuple[str, ...]], roles: tuple[str, ...]) -> 
 
     grants = [Grant(verb, pattern) for verb in Verb for pattern in patterns[verb]]
     if not grants and not roles:
-        raise click.UsageError("What? Give --send TOPIC, --receive TOPIC, --join GROUP or --role ROLE.")
+        raise click.UsageError("What? Give --send TOPIC, --receive TOPIC, --join GROUP, --manage TOPIC or --role ROLE.")
     return grants
 
 

@@ -19,7 +19,7 @@ from penstock.coordinator.access.record import (
 from penstock.log.errors import InvalidArgument, LimitExceeded
 from penstock.log.paths import AUDIT_TOPIC
 
-SEND, RECEIVE, JOIN = Verb
+SEND, RECEIVE, JOIN, MANAGE = Verb
 
 
 def secret(name: str, since_ms: int = 0) -> SealedSecret:
@@ -53,6 +53,7 @@ def test_the_audit_topic_is_sent_to_by_its_name_alone() -> None:
     assert not any(Grant(SEND, pattern).covers(SEND, AUDIT_TOPIC) for pattern in ("*", "penstock*", f"{AUDIT_TOPIC}*"))
     assert Grant(SEND, AUDIT_TOPIC).covers(SEND, AUDIT_TOPIC)
     assert Grant(RECEIVE, "*").covers(RECEIVE, AUDIT_TOPIC)
+    assert not Grant(MANAGE, "*").covers(MANAGE, AUDIT_TOPIC), "nor is it deleted so"
 
 
 @pytest.mark.parametrize("pattern", ["", "a*b", "**", "a b", "a,b", "*a", "ä"])

@@ -324,26 +324,32 @@ async def test_a_failed_produce_without_acks_closes_the_connection() -> None:
 
 
 class Door(AdmitAll):
-    """Admits some clients, and allows them some topics."""
+    """Admits some clients, until it is locked."""
+
+    is_locked = False
 
     async def admit(self, call: KafkaCall) -> None:
         if call.client_id != "known":
             raise Unauthorized("who are you?")
         call.session.principal = "alice"
 
-    async def allow(self, call: KafkaCall, request: Any) -> None:
-        if request.topics[0].name == "secrets":
-            raise Forbidden("not yours")
+    async def check_again(self, call: KafkaCall) -> None:
+        if self.is_locked:
+            raise Unauthorized("not any more")
 
 
 async def test_who_is_not_admitted_is_cut_off_and_what_is_not_allowed_is_answered() -> None:
     principals: list[str] = []
+    door = Door()
 
     async def told(request: Any, call: KafkaCall) -> dict[str, object]:
         principals.append(call.owner)
+        await call.check_again()
+        if request.topics[0].name == "secrets":
+            raise Forbidden("not yours")
         return await metadata(request, call)
 
-    async with stage({ApiKey.METADATA: told}, access=Door()) as on:
+    async with stage({ApiKey.METADATA: told}, access=door) as on:
         stranger, client = await on.client(), await on.client()
         stranger.send(ApiKey.METADATA, 1, ORDERS)
         assert await stranger.is_closed()
@@ -352,7 +358,10 @@ async def test_who_is_not_admitted_is_cut_off_and_what_is_not_allowed_is_answere
         for code in (29, 0):
             (topic,) = metadata_of((await client.answer())[1]).topics
             assert topic.error_code == code
-        assert principals == ["alice"]
+        assert principals == ["alice"] * 2
+        door.is_locked = True
+        client.send(ApiKey.METADATA, 1, ORDERS, client_id=b"known")
+        assert await client.is_closed(), "the session ended during the call"
 
 
 async def test_an_address_has_so_many_connections(caplog: pytest.LogCaptureFixture) -> None:

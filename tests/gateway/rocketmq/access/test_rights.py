@@ -6,7 +6,8 @@ import pytest
 from google.protobuf.message import Message
 
 from penstock.coordinator.access.grants import Grant, Verb
-from penstock.gateway.access.authorizer import Right, missing_right
+from penstock.gateway.access.authorizer import missing_right
+from penstock.gateway.access.rights import Right
 from penstock.gateway.rocketmq.access.rights import rights_of
 from penstock.gateway.rocketmq.protocol import rocketmq_pb2 as pb
 from penstock.gateway.rocketmq.protocol.status import StatusError
