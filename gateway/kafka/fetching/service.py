@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 from ....coordinator.access.grants import Verb
 from ....log import PenstockError
-from ....log.errors import OffsetOutOfRange
 from ....log.limits import MIB
 from ....log.read.reader import Reader
 from ....log.runtime.runtime import Runtime
@@ -83,51 +82,68 @@ class FetchService:
             return refusal_of(error).code
 
     async def _found(self, asked: Sequence[_Asked], topics: dict[str, Topic | ErrorCode], bytes_max: int) -> list[FetchedPartition]:
+        places = [await self._place(topics[one.topic], one) for one in asked]
+        starts = await self._starts(asked, topics, places)
         found: list[FetchedPartition] = []
-        for one in asked:
-            topic = topics[one.topic]
-            if isinstance(topic, ErrorCode):
-                found.append(FetchedPartition(topic=one.topic, partition=one.partition, code=topic))
+        for one, place in zip(asked, places, strict=True):
+            topic, start = topics[one.topic], starts.get((one.topic, one.partition), one.offset)
+            if isinstance(start, PenstockError):
+                found.append(replace(place, code=refusal_of(start).code))
                 continue
-            try:
-                part = await self._of_partition(topic, one, bytes_max)
-            except (KafkaRefusal, PenstockError) as error:
-                part = FetchedPartition(topic=one.topic, partition=one.partition, code=refusal_of(error).code)
-            bytes_max -= part.records_bytes
-            found.append(part)
+            if isinstance(topic, Topic) and not place.code and bytes_max > 0:
+                partition = TopicPartition(topic.record.incarnation, one.partition)
+                place = replace(place, records=self._records(partition, start, place.high_watermark, min(one.bytes_max, bytes_max)))
+            bytes_max -= place.records_bytes
+            found.append(place)
         return found
 
-    async def _of_partition(self, topic: Topic, asked: _Asked, bytes_max: int) -> FetchedPartition:
-        if not 0 <= asked.partition < topic.settings.queues:
-            raise KafkaRefusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{asked.topic} has no partition {asked.partition}")
-        check_epoch(topic, asked.epoch)
-        earliest, limit = topic.beside(Reader).known_offsets()[asked.partition]
-        place = FetchedPartition(
-            topic=asked.topic, partition=asked.partition, high_watermark=limit, last_stable_offset=limit, log_start_offset=earliest
-        )
-        if asked.offset > limit:  # another gateway may have appended what it has
-            await topic.tail.catch_up()
-            limit = topic.tail.state.next_offsets[asked.partition]
-            place = replace(place, high_watermark=limit, last_stable_offset=limit)
-        if not earliest <= asked.offset <= limit:
-            return replace(place, code=ErrorCode.OFFSET_OUT_OF_RANGE)
-        if asked.offset == limit or bytes_max <= 0:
-            return place
-        partition = TopicPartition(topic.record.incarnation, asked.partition)
-        offset = asked.offset
-        if next(self._cache.from_offset(partition, offset), None) is None:
+    async def _place(self, topic: Topic | ErrorCode, asked: _Asked) -> FetchedPartition:
+        """What is said of a partition beside its records."""
+        place = FetchedPartition(topic=asked.topic, partition=asked.partition)
+        if isinstance(topic, ErrorCode):
+            return replace(place, code=topic)
+        try:
+            if not 0 <= asked.partition < topic.settings.queues:
+                raise KafkaRefusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{asked.topic} has no partition {asked.partition}")
+            check_epoch(topic, asked.epoch)
+            earliest, limit = topic.beside(Reader).known_offsets()[asked.partition]
+            if asked.offset > limit:  # another gateway may have appended what it has
+                await topic.tail.catch_up()
+                limit = topic.tail.state.next_offsets[asked.partition]
+        except (KafkaRefusal, PenstockError) as error:
+            return replace(place, code=refusal_of(error).code)
+        place = replace(place, high_watermark=limit, last_stable_offset=limit, log_start_offset=earliest)
+        return place if earliest <= asked.offset <= limit else replace(place, code=ErrorCode.OFFSET_OUT_OF_RANGE)
+
+    async def _starts(
+        self, asked: Sequence[_Asked], topics: dict[str, Topic | ErrorCode], places: Sequence[FetchedPartition]
+    ) -> dict[tuple[str, int], int | PenstockError]:
+        """Where the records of partitions that are not at the end begin, by topic and partition; read if they are not at hand."""
+        behind: dict[str, dict[int, int]] = {}
+        for one, place in zip(asked, places, strict=True):
+            if not place.code and one.offset < place.high_watermark:
+                behind.setdefault(one.topic, {})[one.partition] = one.offset
+        starts: dict[tuple[str, int], int | PenstockError] = {}
+        for name, offsets in behind.items():
+            topic = topics[name]
+            assert isinstance(topic, Topic), "it has offsets"
+            found: Mapping[int, int | PenstockError]
             try:
-                offset = await self._reader.read(topic, asked.partition, offset)
-            except OffsetOutOfRange:
-                return replace(place, code=ErrorCode.OFFSET_OUT_OF_RANGE)
+                found = await self._reader.read(topic, offsets)
+            except PenstockError as error:
+                found = dict.fromkeys(offsets, error)
+            starts |= {(name, partition): start for partition, start in found.items()}
+        return starts
+
+    def _records(self, partition: TopicPartition, start: int, limit: int, bytes_max: int) -> list[Buffer]:
+        """Batches from an offset on, one at least if there is any."""
         records: list[Buffer] = []
-        room = min(asked.bytes_max, bytes_max)
-        for batch in self._cache.from_offset(partition, offset):
-            if batch.limit_offset > limit or (records and len(batch.data) > room):
+        for batch in self._cache.from_offset(partition, start):
+            if batch.limit_offset > limit or (records and len(batch.data) > bytes_max):
                 break
             records.append(batch.data)
-            room -= len(batch.data)
-        return replace(place, records=records)
+            bytes_max -= len(batch.data)
+        return records
 
     def end(self) -> None:
         """Answer waiting calls with what there is."""
