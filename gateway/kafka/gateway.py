@@ -20,7 +20,6 @@ from ..peers.entries import GatewayEntry
 from ..peers.reachable_peers import ReachablePeers
 from ..peers.registry import PeerRegistry
 from ..topics.directory import TopicDirectory
-from ..topics.producer_pool import ProducerPool
 from .fetching.service import FetchService
 from .metrics import CONNECTIONS, REQUEST_LATENCY, UP
 from .observers.calls import KafkaAnswerDispatcher
@@ -58,9 +57,8 @@ class KafkaGateway:
         runtime = lake.runtime
         self.topic_directory = TopicDirectory(lake, self.options, new_topics=self.options.new_topics)
         self.peers = PeerRegistry(KAFKA_GATEWAYS, runtime.new_id()[:12], runtime.clock)
-        self.producers = ProducerPool(lake, self.metrics)
         self._cache, self._followers = BatchCache(), TopicFollowers(runtime.clock)
-        self._produce = ProduceService(self.topic_directory, self.producers, self._cache, runtime)
+        self._produce = ProduceService(lake, self.topic_directory, self._cache, self.metrics)
         self._fetch = FetchService(self.topic_directory, self._cache, self._followers, runtime)
         self.calls = KafkaCallRunner(clock=runtime.clock, handlers=self._handlers())
         self.server = KafkaServer(self.options, self.calls, runtime.clock)
@@ -133,9 +131,8 @@ class KafkaGateway:
             try:
                 self._followers.forget_idle()
                 self._produce.forget_idle()
-                await self.producers.close_idle()
             except Exception:
-                log.exception("looking after producers failed, and is tried again")
+                log.exception("looking after topics failed, and is tried again")
 
     async def __aenter__(self) -> Self:
         await self.start()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 import numpy as np
@@ -11,15 +11,20 @@ import pyarrow as pa
 
 from ....log import MessageType, TopicSettings
 from ....log.errors import CallError
-from ....log.limits import MIB
+from ....log.limits import HANDED_BYTES_MAX, MIB
 from ....log.message.arrow import check_arrow
-from ..records.batches import NO_PRODUCER_ID, KafkaBatch
+from ....log.produce.idempotent_batches import IdempotentBatch
+from ..records.batches import NO_PRODUCER_ID, BatchHeader, KafkaBatch
 from ..records.columns import messages_of
 from ..records.decoding import decode_gathered
 from ..wire.errors import ErrorCode, KafkaRefusal, refusal_of
 
-APPEND_BYTES_MAX: Final = 32 * MIB
-"""The uncompressed bytes of an append. What is beyond waits for the next one."""
+APPEND_BYTES_MAX: Final = 5 * MIB
+"""The uncompressed bytes of an append, and the most of one batch. What is beyond waits for the next append."""
+APPEND_ROWS_MAX: Final = 20_000
+"""The records of an append, unless one batch has more."""
+_ROW_BYTES: Final = 100
+"""What is stored of a record beside its columns, at most."""
 
 
 class ProducedBatch(Protocol):
@@ -36,17 +41,25 @@ class FormedRows:
     """The rows of an append."""
 
     rows: pa.Table
-    """What ``send_batch`` takes."""
     sound: Sequence[int]
     """The numbers of the batches that are in it, in order."""
+    counts: Sequence[int]
+    """The rows of each of them."""
     refused: Mapping[int, KafkaRefusal]
     taken: int
     """The first so many batches are sound or refused; the others are for the next append."""
 
+    @property
+    def starts(self) -> list[int]:
+        """The first row of each sound batch."""
+        return [0, *np.cumsum(self.counts).tolist()][: len(self.counts)]
+
 
 def form(batches: Sequence[ProducedBatch], settings: TopicSettings) -> FormedRows:
     """The first batches, as many as one append takes."""
-    gathered = decode_gathered([one.batch for one in batches], limit_bytes=APPEND_BYTES_MAX)
+    ends = np.cumsum([one.batch.header.record_count for one in batches])
+    asked = batches[: max(1, int(np.searchsorted(ends, APPEND_ROWS_MAX, side="right")))]
+    gathered = decode_gathered([one.batch for one in asked], limit_bytes=APPEND_BYTES_MAX)
     refused = {number: KafkaRefusal(ErrorCode[error.code_name], error.message) for number, error in gathered.refused.items()}
     sound = [number for number in range(gathered.taken) if number not in refused]
     counts = [batches[number].batch.header.record_count for number in sound]
@@ -55,21 +68,39 @@ def form(batches: Sequence[ProducedBatch], settings: TopicSettings) -> FormedRow
     if settings.message_type is MessageType.NORMAL:  # which takes no message groups
         columns |= {"message_group": pa.nulls(len(messages), pa.string()), "key": gathered.rows["key"]}
     columns["queue"] = pa.array(np.repeat(np.array([batches[number].queue for number in sound], np.int32), counts))
-    return _without_lost(FormedRows(pa.table(columns), sound, refused, gathered.taken), batches)
+    return _without_lost(FormedRows(pa.table(columns), sound, counts, refused, gathered.taken), batches)
 
 
 def without_unfit(formed: FormedRows, batches: Sequence[ProducedBatch], settings: TopicSettings) -> FormedRows:
     """The rows without the batches that the topic does not take, where it did not take them together."""
     refused = dict(formed.refused)
-    first = 0
-    for number in formed.sound:
-        count = batches[number].batch.header.record_count
+    for number, start, count in zip(formed.sound, formed.starts, formed.counts, strict=True):
+        rows = formed.rows.slice(start, count)
         try:
-            check_arrow(formed.rows.slice(first, count), settings.message_type, settings.limits, settings.queues)
+            check_arrow(rows, settings.message_type, settings.limits, settings.queues)
         except CallError as error:
             refused[number] = refusal_of(error)
-        first += count
-    return _without_lost(FormedRows(formed.rows, formed.sound, refused, formed.taken), batches)
+            continue
+        if rows.nbytes + count * _ROW_BYTES > HANDED_BYTES_MAX:
+            refused[number] = KafkaRefusal(
+                ErrorCode.MESSAGE_TOO_LARGE, f"{count} records of {rows.nbytes} bytes are too many for a batch"
+            )
+    return _without_lost(replace(formed, refused=refused), batches)
+
+
+def numbered(formed: FormedRows, batches: Sequence[ProducedBatch]) -> dict[int, IdempotentBatch]:
+    """The sound batches of idempotent producers, by their numbers."""
+    found = {}
+    for number, start, count in zip(formed.sound, formed.starts, formed.counts, strict=True):
+        header = batches[number].batch.header
+        if is_numbered(header):
+            found[number] = IdempotentBatch(str(header.producer_id), header.producer_epoch, header.base_sequence, start, count)
+    return found
+
+
+def is_numbered(header: BatchHeader) -> bool:
+    """Whether a batch is an idempotent producer's."""
+    return header.producer_id != NO_PRODUCER_ID
 
 
 def is_behind(one: ProducedBatch, lost: set[tuple[int, int]]) -> bool:
@@ -79,8 +110,8 @@ def is_behind(one: ProducedBatch, lost: set[tuple[int, int]]) -> bool:
 
 def place_of(one: ProducedBatch) -> tuple[int, int] | None:
     """The queue and the producer, by which batches are behind one another; None where nothing numbers them."""
-    producer_id = one.batch.header.producer_id
-    return None if producer_id == NO_PRODUCER_ID else (one.queue, producer_id)
+    header = one.batch.header
+    return (one.queue, header.producer_id) if is_numbered(header) else None
 
 
 def behind_lost() -> KafkaRefusal:
@@ -94,9 +125,10 @@ def _without_lost(formed: FormedRows, batches: Sequence[ProducedBatch]) -> Forme
     for number in formed.sound:
         if number not in refused and is_behind(batches[number], lost):
             refused[number] = behind_lost()
-    sound = [number for number in formed.sound if number not in refused]
-    if len(sound) == len(formed.sound):
-        return FormedRows(formed.rows, sound, refused, formed.taken)
-    counts = np.array([batches[number].batch.header.record_count for number in formed.sound], np.int64)
-    is_kept = np.array([number not in refused for number in formed.sound], np.bool_)
-    return FormedRows(formed.rows.filter(pa.array(np.repeat(is_kept, counts))), sound, refused, formed.taken)
+    kept = [number not in refused for number in formed.sound]
+    if all(kept):
+        return replace(formed, refused=refused)
+    rows = formed.rows.filter(pa.array(np.repeat(np.array(kept, np.bool_), formed.counts)))
+    sound = [number for number, is_kept in zip(formed.sound, kept, strict=True) if is_kept]
+    counts = [count for count, is_kept in zip(formed.counts, kept, strict=True) if is_kept]
+    return FormedRows(rows, sound, counts, refused, formed.taken)

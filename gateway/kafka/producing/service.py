@@ -6,23 +6,22 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final
 
+from ....aio import Lake
 from ....coordinator.access.grants import Verb
 from ....log import PenstockError
 from ....log.limits import MIB
-from ....log.runtime.runtime import Runtime
+from ....log.metrics import Metrics
 from ....log.topic.topics import Topic
 from ...topics.directory import TopicDirectory
-from ...topics.producer_pool import ProducerPool
 from ..records.batches import KafkaBatch, batches_of, check_batch
 from ..records.errors import RecordsError
 from ..server.calls import KafkaCall
-from ..tail.batch_cache import BatchCache, TopicPartition
+from ..tail.batch_cache import BatchCache
 from ..wire.errors import ErrorCode, KafkaRefusal, refusal_of
 from ..wire.fetch import Buffer
 from ..wire.messages import Fields, Request
 from ..wire.names import topic_of
 from ..wire.produce import ProducedPartition, ProducedRecords, ProduceRequest, encode_produce_answer
-from .sequences import ProducerSequences
 from .topic_gather import PendingBatch, TopicGather
 
 BATCH_BYTES_MAX: Final = 8 * MIB
@@ -34,17 +33,16 @@ _PRODUCER_ID_BITS: Final = 63
 class ProduceService:
     """Appends what clients produce. An answer means durable, whatever ``acks`` says."""
 
-    def __init__(self, names: TopicDirectory, producers: ProducerPool, cache: BatchCache, runtime: Runtime) -> None:
-        self._names, self._producers, self._cache, self._runtime = names, producers, cache, runtime
+    def __init__(self, lake: Lake, names: TopicDirectory, cache: BatchCache, metrics: Metrics) -> None:
+        self._lake, self._names, self._cache, self._metrics = lake, names, cache, metrics
         self._gathers: dict[str, TopicGather] = {}
         """The gathers by the topics' incarnation."""
-        self._sequences: ProducerSequences[asyncio.Future[int | None]] = ProducerSequences()
 
     async def init_producer_id(self, request: Request, call: KafkaCall) -> Fields:
         """A producer id is drawn, and nothing is written."""
         if request.transactional_id is not None:
             raise KafkaRefusal(ErrorCode.UNSUPPORTED_VERSION, "Penstock has no transactions by Kafka's protocol")
-        producer_id = self._runtime.random.getrandbits(_PRODUCER_ID_BITS)
+        producer_id = self._lake.runtime.random.getrandbits(_PRODUCER_ID_BITS)
         return {"error_code": ErrorCode.NONE, "producer_id": producer_id, "producer_epoch": 0}
 
     async def produce(self, request: ProduceRequest, call: KafkaCall) -> Sequence[Buffer] | None:
@@ -83,25 +81,13 @@ class ProduceService:
     def _pending(self, part: ProducedRecords, topic: Topic) -> asyncio.Future[int | None]:
         if not 0 <= part.partition < topic.settings.queues:
             raise KafkaRefusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{part.topic} has no partition {part.partition}")
-        batch = _batch_of(part)
-        partition = TopicPartition(topic.record.incarnation, part.partition)
-        if (known := self._sequences.duplicate(partition, batch.header)) is not None:
-            return known
-        pending = PendingBatch(part.partition, batch)
-        outcome = pending.base_offset
-        self._sequences.add(partition, batch.header, outcome)
-
-        def settled(done: asyncio.Future[int | None]) -> None:
-            if done.exception() is not None:
-                self._sequences.take_back(partition, batch.header, done)
-
-        outcome.add_done_callback(settled)
-        gather = self._gathers.get(topic.record.incarnation)
+        pending = PendingBatch(part.partition, _batch_of(part))
+        incarnation = topic.record.incarnation
+        gather = self._gathers.get(incarnation)
         if gather is None:
-            gather = TopicGather(topic, self._producers, self._cache, self._runtime)
-            self._gathers[topic.record.incarnation] = gather
+            gather = self._gathers[incarnation] = TopicGather(topic, self._lake, self._cache, self._metrics)
         gather.add(pending)
-        return outcome
+        return pending.base_offset
 
     async def _told(
         self, part: ProducedRecords, topic: Topic | KafkaRefusal, outcome: asyncio.Future[int | None] | KafkaRefusal
@@ -118,11 +104,13 @@ class ProduceService:
     def forget_idle(self) -> None:
         for incarnation, gather in list(self._gathers.items()):
             if gather.is_idle:
+                gather.close()
                 del self._gathers[incarnation]
 
     async def drain(self) -> None:
         for gather in list(self._gathers.values()):
             await gather.drain()
+            gather.close()
 
 
 def _batch_of(part: ProducedRecords) -> KafkaBatch:

@@ -6,15 +6,18 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from ....log import PenstockError
-from ....log.errors import CallError
-from ....log.produce.receipts import SendBatchResult
-from ....log.runtime.runtime import Runtime
+from ....aio import Lake
+from ....log.errors import CallError, TopicDeleted
+from ....log.metrics import Metrics
+from ....log.produce.accumulator import BatchOutcome
+from ....log.produce.idempotent_appender import IdempotentAppender
+from ....log.produce.idempotent_batches import AppendedBatches, BatchAnswer, BatchStatus
+from ....log.produce.metrics import sends_counted
 from ....log.topic.topics import Topic
-from ...topics.producer_pool import ProducerPool
 from ..records.batches import KafkaBatch, stamped
 from ..tail.batch_cache import BatchCache, CachedBatch, TopicPartition
-from .forming import FormedRows, behind_lost, form, is_behind, place_of, without_unfit
+from ..wire.errors import ErrorCode, KafkaRefusal, refusal_of
+from .forming import FormedRows, behind_lost, form, is_behind, numbered, place_of, without_unfit
 
 
 def _new_future() -> asyncio.Future[int | None]:
@@ -38,8 +41,10 @@ class PendingBatch:
 class TopicGather:
     """The appends of one topic, one after the other."""
 
-    def __init__(self, topic: Topic, producers: ProducerPool, cache: BatchCache, runtime: Runtime) -> None:
-        self._topic, self._producers, self._cache, self._runtime = topic, producers, cache, runtime
+    def __init__(self, topic: Topic, lake: Lake, cache: BatchCache, metrics: Metrics) -> None:
+        self._topic, self._lake, self._cache, self._runtime = topic, lake, cache, lake.runtime
+        self._count = sends_counted(metrics, topic=topic.paths.topic)
+        self._appender: IdempotentAppender | None = None
         self._waiting: list[PendingBatch] = []
         self._task: asyncio.Task[None] | None = None
 
@@ -57,12 +62,18 @@ class TopicGather:
         if self._task is not None:
             await asyncio.wait((self._task,))
 
+    def close(self) -> None:
+        if self._appender is not None:
+            self._appender.close()
+            self._appender = None
+
     async def _run(self) -> None:
         while self._waiting:
             pending, self._waiting = self._waiting, []
             try:
                 left = await self._append(pending)
             except Exception as error:  # noqa: BLE001 - whatever it is, whoever sent something must hear of it
+                self._note(error)
                 left = []
                 for one in pending:
                     if not one.base_offset.done():
@@ -72,45 +83,71 @@ class TopicGather:
 
     async def _append(self, pending: list[PendingBatch]) -> list[PendingBatch]:
         """Settle the first ones, and return those for which there was no room."""
-        settings = self._topic.settings
+        settings, started_s = self._topic.settings, self._runtime.clock.monotonic_s()
         size_bytes = sum(len(one.batch.data) for one in pending)
         formed = await self._runtime.offload(lambda: form(pending, settings), size_bytes=size_bytes)
         try:
-            result = await self._sent(formed)
+            appended = await self._appended(formed, pending)
         except CallError:
             formed = await self._runtime.offload(lambda: without_unfit(formed, pending, settings), size_bytes=size_bytes)
-            result = await self._sent(formed)
+            appended = await self._appended(formed, pending)
         for number, refusal in formed.refused.items():
             pending[number].fail(refusal)
-        if result is not None:
-            self._settle([pending[number] for number in formed.sound], result)
+        if appended is not None:
+            self._settle(formed, pending, appended)
+            durable = all(pending[number].base_offset.exception() is None for number in formed.sound)
+            took_s = self._runtime.clock.monotonic_s() - started_s
+            self._count(BatchOutcome(formed.rows.num_rows, size_bytes, took_s, durable))
         return pending[formed.taken :]
 
-    async def _sent(self, formed: FormedRows) -> SendBatchResult | None:
+    async def _appended(self, formed: FormedRows, pending: Sequence[PendingBatch]) -> AppendedBatches | None:
         if not formed.sound:
             return None
-        topic = self._topic.paths.topic
-        producer = await self._producers.of(topic)
-        try:
-            return await producer.send_batch(formed.rows)
-        except PenstockError as error:
-            self._producers.on_failure(topic, producer, error)
-            raise
+        if self._appender is None:
+            name = self._topic.paths.topic
+            opened = await self._lake.topic(name, writable=True)
+            if opened is not self._topic:  # a later life of the name
+                raise TopicDeleted("the topic was deleted", operation="produce", object=name)
+            self._appender = IdempotentAppender(opened)
+        return await self._appender.append(formed.rows, list(numbered(formed, pending).values()))
 
-    def _settle(self, written: Sequence[PendingBatch], result: SendBatchResult) -> None:
-        following = {} if result.offsets is None else {queue: first for queue, (first, _) in result.offsets.items()}
-        epoch, incarnation = self._topic.tail.state.generation, self._topic.record.incarnation
-        for one in written:
-            base_offset = following.get(one.queue)
-            if base_offset is not None:
-                limit_offset = following[one.queue] = base_offset + one.batch.header.record_count
-                data = bytes(stamped(one.batch, base_offset, epoch).data)
-                self._cache.add(TopicPartition(incarnation, one.queue), CachedBatch(base_offset, limit_offset, data))
-            one.base_offset.set_result(base_offset)
+    def _settle(self, formed: FormedRows, pending: Sequence[PendingBatch], appended: AppendedBatches) -> None:
+        answers = dict(zip(numbered(formed, pending), appended.batches, strict=True))
+        plain_row = 0
+        for number, count in zip(formed.sound, formed.counts, strict=True):
+            one = pending[number]
+            if number in answers:
+                self._answer(one, answers[number])
+                continue
+            assert appended.plain is not None, "some rows have no idempotent producer"
+            offsets, first = appended.plain.offsets, plain_row
+            plain_row += count
+            base_offset = None if offsets is None else int(offsets[first])
+            self._answer(one, BatchAnswer(appended.plain.status, base_offset, appended.plain.store_time_ms, appended.plain.error))
+
+    def _answer(self, one: PendingBatch, answer: BatchAnswer) -> None:
+        if answer.status not in (BatchStatus.WRITTEN, BatchStatus.DUPLICATE):
+            self._note(answer.error)
+            one.fail(refusal_of_answer(answer))
+            return
+        if answer.base_offset is None and answer.status is BatchStatus.DUPLICATE:
+            one.fail(KafkaRefusal(ErrorCode.DUPLICATE_SEQUENCE_NUMBER, "the batch is long in the log"))
+            return
+        if answer.base_offset is not None:
+            epoch, incarnation = self._topic.tail.state.generation, self._topic.record.incarnation
+            data = bytes(stamped(one.batch, answer.base_offset, epoch).data)
+            limit_offset = answer.base_offset + one.batch.header.record_count
+            self._cache.add(TopicPartition(incarnation, one.queue), CachedBatch(answer.base_offset, limit_offset, data))
+        one.base_offset.set_result(answer.base_offset)
+
+    def _note(self, error: Exception | None) -> None:
+        """After a deletion or a repair another appender begins."""
+        if isinstance(error, TopicDeleted):
+            self.close()
 
     def _refuse_behind(self, pending: Sequence[PendingBatch]) -> None:
         """Refuse what waits behind a batch of its producer that was not written: written, it would overtake it."""
-        failed = (one for one in pending if one.base_offset.done() and one.base_offset.exception() is not None)
+        failed = (one for one in pending if one.base_offset.done() and _is_lost(one.base_offset.exception()))
         lost = {place for one in failed if (place := place_of(one)) is not None}
         if not lost:
             return
@@ -118,3 +155,23 @@ class TopicGather:
             if is_behind(one, lost):
                 one.fail(behind_lost())
         self._waiting = [one for one in self._waiting if not one.base_offset.done()]
+
+
+def refusal_of_answer(answer: BatchAnswer) -> KafkaRefusal:
+    """What is said of a batch that is not known to be in the log."""
+    match answer.status:
+        case BatchStatus.OUT_OF_ORDER:
+            return KafkaRefusal(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, str(answer.error))
+        case BatchStatus.FENCED:
+            return KafkaRefusal(ErrorCode.INVALID_PRODUCER_EPOCH, str(answer.error))
+        case BatchStatus.UNKNOWN:
+            return KafkaRefusal(ErrorCode.REQUEST_TIMED_OUT, str(answer.error))
+        case _ if answer.error is not None:
+            return refusal_of(answer.error)
+        case _:
+            return KafkaRefusal(ErrorCode.KAFKA_STORAGE_ERROR, "the batch was not written")
+
+
+def _is_lost(error: BaseException | None) -> bool:
+    """Whether a batch is not in the log, as far as is known. A duplicate without an offset is."""
+    return error is not None and not (isinstance(error, KafkaRefusal) and error.code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER)

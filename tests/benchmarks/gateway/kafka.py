@@ -30,7 +30,7 @@ _TARGET_OLD = 500_000.0
 
 
 def measure(options: Options) -> Iterator[Figure]:
-    records = options.scaled(1_000_000, 2_000)
+    records = options.scaled(500_000, 2_000)  # which the cache of new batches holds
     with tempfile.TemporaryDirectory(prefix="penstock-bench-") as folder:
         lake = Path(folder)
         both, produced, consumed = [], [], []

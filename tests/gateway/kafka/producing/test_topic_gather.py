@@ -18,9 +18,9 @@ from penstock.gateway.kafka.records.decoding import RECORDS_SCHEMA
 from penstock.gateway.kafka.records.encoding import encode
 from penstock.gateway.kafka.tail.batch_cache import BatchCache, TopicPartition
 from penstock.gateway.kafka.wire.errors import ErrorCode, KafkaRefusal
-from penstock.gateway.topics.producer_pool import ProducerPool
 from penstock.log import MessageType
 from penstock.log.limits import TopicLimits
+from penstock.log.metrics import MemoryMetrics
 from penstock.log.stores import MemoryStore
 
 BODY_BYTES_MAX = 100
@@ -32,7 +32,7 @@ async def gathering() -> AsyncIterator[tuple[Lake, TopicGather, BatchCache]]:
     async with aio.connect(store=MemoryStore(), maintenance=False) as lake:
         await lake.create_topic("orders", SETTINGS)
         cache = BatchCache()
-        yield lake, TopicGather(await lake.topic("orders"), ProducerPool(lake), cache, lake.runtime), cache
+        yield lake, TopicGather(await lake.topic("orders"), lake, cache, MemoryMetrics()), cache
 
 
 def pending(*values: bytes, queue: int = 0, producer: int = -1, first: int = -1) -> PendingBatch:
@@ -103,3 +103,32 @@ async def test_whoever_waits_hears_of_a_topic_that_was_deleted() -> None:
         gather.add(lost)
         with pytest.raises(Exception, match="orders"):
             await lost.base_offset
+
+
+async def test_a_batch_that_comes_again_is_answered_with_the_offset_that_it_has() -> None:
+    async with gathering() as (_, gather, __):
+        first, behind = pending(b"a", b"b", producer=7, first=0), pending(b"c", producer=7, first=2)
+        again = pending(b"a", b"b", producer=7, first=0)
+        assert await outcomes(gather, first, behind, pending(b"other"), again) == [0, 2, 3, 0]
+        assert await outcomes(gather, pending(b"c", producer=7, first=2), pending(b"d", producer=7, first=3)) == [2, 4]
+
+
+async def test_a_retry_at_another_gateway_counts_once() -> None:
+    store = MemoryStore()
+    async with aio.connect(store=store, maintenance=False) as here, aio.connect(store=store, maintenance=False) as there:
+        await here.create_topic("orders", SETTINGS)
+        gathers = [TopicGather(await lake.topic("orders"), lake, BatchCache(), MemoryMetrics()) for lake in (here, there)]
+        assert await outcomes(gathers[0], pending(b"a", producer=7, first=0), pending(b"b", producer=7, first=1)) == [0, 1]
+        retried = await outcomes(gathers[1], pending(b"b", producer=7, first=1), pending(b"c", producer=7, first=2))
+        assert retried[0] in (1, ErrorCode.DUPLICATE_SEQUENCE_NUMBER)
+        assert retried[1] == 2
+        assert await outcomes(gathers[0], pending(b"e", producer=7, first=9)) == [ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER]
+
+
+async def test_more_than_one_append_takes_waits_for_the_next() -> None:
+    async with gathering() as (lake, gather, _):
+        tail = (await lake.topic("orders")).tail
+        before = tail.state.entry
+        many = [pending(*[b"x"] * 9_000) for _ in range(5)]
+        assert await outcomes(gather, *many) == [0, 9_000, 18_000, 27_000, 36_000]
+        assert tail.state.entry == before + 3
