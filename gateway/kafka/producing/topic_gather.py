@@ -141,7 +141,7 @@ class TopicGather:
         one.base_offset.set_result(answer.base_offset)
 
     def _note(self, error: Exception | None) -> None:
-        """After a deletion or a repair another appender begins."""
+        """Take another appender for what follows a deletion or a repair."""
         if isinstance(error, TopicDeleted):
             self.close()
 
