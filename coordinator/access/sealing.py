@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
+import hmac
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -73,6 +74,10 @@ class SealingKeys:
     @property
     def current(self) -> str:
         return key_id(self.keys[0])
+
+    def derived(self, purpose: str) -> bytes:
+        """A key for another purpose, which tells nothing of those of the file."""
+        return hmac.digest(self.keys[0], f"penstock derived key\0{purpose}".encode(), "sha256")
 
     def seal(self, secret: str, *, name: str, id: str, nonce: bytes, since_ms: int) -> SealedSecret:
         """``nonce`` must be random. Raises `InvalidArgument` or `LimitExceeded` for an invalid secret."""

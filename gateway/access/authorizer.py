@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Final, Self
 
 from ...coordinator.access.grants import Grant
@@ -45,6 +45,12 @@ class PrincipalAuthorizer:
         if not found:
             raise Unauthorized(_WRONG)
         return found[0].sealed
+
+    async def secrets(self, name: str) -> Sequence[tuple[str, str]]:
+        """The valid credentials of a principal with their secrets, the newest first. None where there is no such principal."""
+        record = await self.cache.record()
+        principal = record.principals.get(name)
+        return [] if principal is None else [(sealed.sealed, secret) for sealed, secret in self.cache.secrets(name, principal)]
 
     async def check(self, principal: str, rights: Iterable[Right]) -> None:
         """Return if a principal has these rights now. Raises `Unauthorized` for an unknown one, and `Forbidden`."""

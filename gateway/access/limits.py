@@ -12,6 +12,9 @@ from ...log.runtime.runtime import Clock
 QUIET_S: Final = 30.0
 """A connection without calls for this time is not counted: SDKs send a heartbeat each 10 s."""
 
+THROTTLE_S_MAX: Final = 30.0
+"""The longest wait before a call, whatever came before it."""
+
 
 @dataclass(frozen=True, slots=True)
 class PrincipalLimits:
@@ -55,13 +58,25 @@ class PrincipalLimiter:
         rate = self._limits.calls_per_s
         if rate is None:
             return
-        now_s, counted = self._clock.monotonic_s(), self._of(principal)
-        most = max(rate, 1.0)
-        counted.tokens = min(most, counted.tokens + (now_s - counted.at_s) * rate)
-        counted.at_s = now_s
+        counted = self._refilled(principal, rate)
         if counted.tokens < 1:
             raise BackPressureError(f"{principal} may call this gateway {rate:g} times a second")
         counted.tokens -= 1
+
+    def throttle_s(self, principal: str) -> float:
+        """Count a call that is answered in any case. Returns the seconds for which the caller is to wait before its next one."""
+        rate = self._limits.calls_per_s
+        if rate is None:
+            return 0.0
+        counted = self._refilled(principal, rate)
+        counted.tokens = max(counted.tokens - 1, -THROTTLE_S_MAX * rate)
+        return max(0.0, -counted.tokens / rate)
+
+    def _refilled(self, principal: str, rate: float) -> _Counted:
+        now_s, counted = self._clock.monotonic_s(), self._of(principal)
+        counted.tokens = min(max(rate, 1.0), counted.tokens + (now_s - counted.at_s) * rate)
+        counted.at_s = now_s
+        return counted
 
     def _of(self, principal: str) -> _Counted:
         known = self._counted.get(principal)

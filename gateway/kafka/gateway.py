@@ -9,9 +9,9 @@ from typing import Self
 
 from ...aio import Lake
 from ...coordinator.cells.keys import KAFKA_GATEWAYS
-from ...log.errors import NotSupported
 from ...log.metrics import MemoryMetrics, Metrics, Sample
 from ...log.produce.metrics import producer_samples
+from ..access.authorizer import PrincipalAuthorizer
 from ..observers.audit import AuditLog
 from ..observers.calls import AnswerObserver
 from ..observers.counters import CallCounters
@@ -20,12 +20,16 @@ from ..peers.entries import GatewayEntry
 from ..peers.reachable_peers import ReachablePeers
 from ..peers.registry import PeerRegistry
 from ..topics.directory import TopicDirectory
+from .access.acls import AclService
+from .access.authorizer import SaslAuthorizer
+from .access.sasl import SaslService
+from .access.scram_keys import ScramKeyCache
 from .fetching.service import FetchService
 from .metrics import CONNECTIONS, REQUEST_LATENCY, UP
 from .observers.calls import KafkaAnswerDispatcher
 from .options import KafkaOptions
 from .producing.service import ProduceService
-from .server.calls import Handler, KafkaCallRunner
+from .server.calls import AdmitAll, Handler, KafkaCallRunner
 from .server.server import KafkaServer
 from .tail.batch_cache import BatchCache
 from .tail.followers import TopicFollowers
@@ -44,14 +48,7 @@ class KafkaGateway:
     """Kafka's protocol for a lake, served in an ``async with`` block. It keeps nothing that a later gateway must know."""
 
     def __init__(self, lake: Lake, options: KafkaOptions | None = None, *, metrics: Metrics | None = None) -> None:
-        """Raises `NotSupported` for principals, whose proofs are not served yet."""
         self.options = options or KafkaOptions()
-        if self.options.access is not None:
-            raise NotSupported(
-                "clients cannot prove who they are by Kafka's protocol yet",
-                operation="start the gateway",
-                hint="serve it on loopback or a trusted network, without a key file",
-            )
         self.lake = lake
         self.metrics = MemoryMetrics() if metrics is None else metrics
         runtime = lake.runtime
@@ -60,7 +57,20 @@ class KafkaGateway:
         self._cache, self._followers = BatchCache(), TopicFollowers(runtime.clock)
         self._produce = ProduceService(lake, self.topic_directory, self._cache, self.metrics)
         self._fetch = FetchService(self.topic_directory, self._cache, self._followers, runtime)
-        self.calls = KafkaCallRunner(clock=runtime.clock, handlers=self._handlers())
+        self.authorizer: SaslAuthorizer | None = None
+        handlers = self._handlers()
+        if (access := self.options.access) is not None:
+            principals = PrincipalAuthorizer.of(access, lake.coordination.access.read, runtime.clock)
+            self.authorizer = SaslAuthorizer(principals, runtime.clock, connections=access.connections)
+            keys = ScramKeyCache(access.keys)
+            sasl = SaslService(self.authorizer, keys, runtime, lifetime=self.options.session_lifetime)
+            handlers = {
+                **handlers,
+                ApiKey.SASL_HANDSHAKE: sasl.handshake,
+                ApiKey.SASL_AUTHENTICATE: sasl.authenticate,
+                ApiKey.DESCRIBE_ACLS: AclService(principals.cache).describe_acls,
+            }
+        self.calls = KafkaCallRunner(clock=runtime.clock, handlers=handlers, access=self.authorizer or AdmitAll())
         self.server = KafkaServer(self.options, self.calls, runtime.clock)
         observers: list[AnswerObserver] = [CallCounters(self.metrics, REQUEST_LATENCY), AuditLog(every=self.options.audit)]
         if (tracing := spans(runtime.clock, system="kafka", service="kafka")) is not None:
@@ -109,7 +119,8 @@ class KafkaGateway:
         """Return once clients can connect."""
         await self.server.start()
         host = self.options.address or self.options.host
-        await self.peers.join(self.lake.coordination, GatewayEntry(host, self.server.own_port, tls_port=self.server.own_tls_port))
+        own = GatewayEntry(host, self.server.own_port, tls_port=self.server.own_tls_port, signed=self.options.access is not None)
+        await self.peers.join(self.lake.coordination, own)
         self._sweeper = asyncio.ensure_future(self._sweep())
 
     async def stop(self) -> None:
@@ -122,6 +133,8 @@ class KafkaGateway:
             await asyncio.gather(self._sweeper, return_exceptions=True)
         await self._produce.drain()
         await self._followers.close()
+        if self.authorizer is not None:
+            await self.authorizer.close()
         self._end_gauges()
         self._end_sends()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import timedelta
 
 from ...log import MessageType, TopicSettings
 from ...log.errors import InvalidArgument
@@ -26,6 +27,8 @@ class KafkaOptions(GatewayOptions):
     port: int = 9092
     new_topics: TopicSettings = field(default=NEW_TOPICS)
     """The settings of topics that clients make, where they state no others."""
+    session_lifetime: timedelta = timedelta(hours=1)
+    """The time after which a connection proves its principal again, or is closed."""
 
     def __post_init__(self) -> None:
         GatewayOptions.__post_init__(self)

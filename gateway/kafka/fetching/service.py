@@ -70,7 +70,7 @@ class FetchService:
             is_enough = size_bytes >= request.min_bytes or any(one.code for one in found)
             call.code = next((one.code for one in found if one.code), ErrorCode.NONE)
             if is_enough or left_s <= 0 or self._ending.is_set() or not asked:
-                return encode_fetch_answer(call.version, found)
+                return encode_fetch_answer(call.version, found, throttle_ms=call.throttle_ms)
             await self._followers.wait([*moved, self._ending], left_s)
             await call.check_again()
 

@@ -17,8 +17,10 @@ _REFUSED: Final = frozenset(
     {
         ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
         ErrorCode.GROUP_AUTHORIZATION_FAILED,
+        ErrorCode.ILLEGAL_SASL_STATE,
         ErrorCode.SASL_AUTHENTICATION_FAILED,
         ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        ErrorCode.UNSUPPORTED_SASL_MECHANISM,
     }
 )
 _ACTS: Final = frozenset({ApiKey.CREATE_TOPICS, ApiKey.DELETE_TOPICS})
@@ -44,18 +46,20 @@ class KafkaAnswerDispatcher:
             principal=call.principal,
             peer=call.peer,
             facts=partial(facts_of, call),
-            acted_on=partial(_acted_on, request),
+            acted_on=partial(_acted_on, call, request),
         )
         for observer in self._observers:
             observer.on_answer(answered)
 
 
-def _acted_on(request: Request | None) -> ActedOn:
+def _acted_on(call: KafkaCall, request: Request | None) -> ActedOn:
+    if call.api.key == ApiKey.SASL_AUTHENTICATE:
+        return ActedOn([call.session.claimed] if call.session.claimed else [], [])
     return ActedOn(sorted(set(_names(request))), [])
 
 
 def _names(request: Request | None) -> Iterator[str]:
-    """The topics of a request, by whatever field its API names them."""
+    """The topics and groups of a request, by whatever field its API names them."""
     if isinstance(request, ProduceRequest):
         yield from (part.topic for part in request.parts)
         return
@@ -63,3 +67,7 @@ def _names(request: Request | None) -> Iterator[str]:
         if name := getattr(one, "name", None) or getattr(one, "topic", None):
             yield str(name)
     yield from getattr(request, "topic_names", None) or ()
+    yield from getattr(request, "groups_names", None) or ()
+    yield from (str(one.resource_name) for one in getattr(request, "resources", None) or ())
+    if group := getattr(request, "group_id", None):
+        yield str(group)

@@ -32,7 +32,7 @@ from ..wire.apis import APIS, Api, ApiKey
 from ..wire.errors import ErrorCode, KafkaRefusal, refusal_of
 from ..wire.fetch import Buffer
 from ..wire.frames import RequestHeader, answer_head, parse_header
-from ..wire.messages import Request, decode_request, encode_answer
+from ..wire.messages import Request, decode_request, encode_answer, has_answer_field
 from ..wire.produce import parse_produce
 from ..wire.reading import malformed
 from ..wire.refusals import Answer, refused
@@ -41,6 +41,9 @@ from .session import KafkaSession
 
 log = logging.getLogger("penstock.gateway")
 
+_CHECK_AGAIN_S: Final = 1.0
+"""The session of a call that took longer is looked at again before the answer."""
+_THROTTLE: Final = "throttle_time_ms"
 _OURS: Final = frozenset({ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.KAFKA_STORAGE_ERROR})
 """Failures of the gateway or the store."""
 
@@ -60,6 +63,8 @@ class KafkaCall:
     access: KafkaAuthorizer = field(repr=False)
     code: ErrorCode = ErrorCode.NONE
     """The gravest error in the answer."""
+    throttle_ms: int = 0
+    """The time for which the client is told to send nothing, and is not read."""
     rights: CallerRights = field(default_factory=CallerRights)
     """What the client may do."""
 
@@ -86,7 +91,10 @@ Handler: TypeAlias = Callable[[Request, KafkaCall], Awaitable[Answer | None]]
 
 
 class KafkaAuthorizer(Protocol):
-    """The check of calls. Both methods raise `KafkaRefusal`, `Unauthorized` or `BackPressureError`."""
+    """The check of calls. `admit` and `check_again` raise `KafkaRefusal`, `Unauthorized` or `BackPressureError`."""
+
+    asks_proof: bool
+    """Whether a connection proves its principal before all else. Until then it is held to narrower limits."""
 
     async def admit(self, call: KafkaCall) -> None:
         """Return if the connection may make such a call, with its rights in the call, before the request is decoded. Else it is closed."""
@@ -96,14 +104,23 @@ class KafkaAuthorizer(Protocol):
         """The same later in a long call, which is not counted again."""
         ...
 
+    def leave(self, session: KafkaSession) -> None:
+        """The connection is closed."""
+        ...
+
 
 class AdmitAll:
     """Admits all calls."""
+
+    asks_proof = False
 
     async def admit(self, call: KafkaCall) -> None:
         return
 
     async def check_again(self, call: KafkaCall) -> None:
+        return
+
+    def leave(self, session: KafkaSession) -> None:
         return
 
 
@@ -159,6 +176,8 @@ class KafkaCallRunner:
         started_s, call, request = self.clock.monotonic_s(), begun.call, begun.request
         try:
             answer = await self._handled(call, request)
+            if self.clock.monotonic_s() - started_s > _CHECK_AGAIN_S and not call.api.carries_records:
+                await call.check_again()
             buffers = None if answer is None else _encoded(call, answer)
         except Exception as error:  # noqa: BLE001 - whatever happened, the caller gets a code
             refusal = self.log_refusal(call, call.session, error)
@@ -233,6 +252,8 @@ def _decoded(call: KafkaCall, header: RequestHeader, frame: memoryview) -> Reque
 def _encoded(call: KafkaCall, answer: Answer) -> list[Buffer]:
     body: Sequence[Buffer]
     if isinstance(answer, Mapping):
+        if call.throttle_ms and has_answer_field(call.api, call.version, _THROTTLE):
+            answer = {**answer, _THROTTLE: call.throttle_ms}
         if code := answer.get("error_code"):
             call.code = ErrorCode(_number(code))
         body = [encode_answer(call.api, call.version, answer)]
@@ -251,6 +272,7 @@ def facts_of(call: KafkaCall) -> dict[str, object]:
         "rpc": call.api.name,
         "version": call.version,
         "principal": call.principal,
+        **({"claimed": call.session.claimed} if call.session.claimed and not call.principal else {}),
         "peer": call.peer,
         "client_id": call.client_id,
     }

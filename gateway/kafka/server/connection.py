@@ -63,6 +63,7 @@ class KafkaConnection(asyncio.Protocol):
         self._budget = budget
         self._limits = limits
         self._connections = connections
+        self._request_bytes_max = request_bytes_max
         self._loop = asyncio.get_running_loop()
         self._splitter = FrameSplitter(request_bytes_max)
         self._frames: asyncio.Queue[tuple[memoryview, int] | None] = asyncio.Queue()
@@ -76,6 +77,8 @@ class KafkaConnection(asyncio.Protocol):
         """The part of them for the request that is coming; 0: none."""
         self._is_waiting = False
         """Whether the next request waits for room."""
+        self._is_muted = False
+        """Whether nothing is read, as the client is throttled."""
         self._give_up: Callable[[], None] | None = None
         self._can_write = True
         self._takes_requests = True
@@ -83,7 +86,13 @@ class KafkaConnection(asyncio.Protocol):
         self._active_s = self._loop.time()
         self._idle: asyncio.TimerHandle | None = None
         self._late: asyncio.TimerHandle | None = None
+        self._unproved: asyncio.TimerHandle | None = None
         self._runner: asyncio.Task[None] | None = None
+
+    @property
+    def _is_stranger(self) -> bool:
+        """Whether a proof of identity is asked for, and did not come."""
+        return self._calls.access.asks_proof and not self.session.principal
 
     def end(self) -> None:
         """Take no more requests, and close when those that came are answered."""
@@ -108,6 +117,8 @@ class KafkaConnection(asyncio.Protocol):
             return
         transport.set_write_buffer_limits(high=_UNSENT_BYTES_MAX)
         self._runner = asyncio.ensure_future(self._run_calls())
+        if self._is_stranger:
+            self._unproved = self._loop.call_later(self._limits.proof_s, self._end_stranger)
         self._check_idle()
 
     def data_received(self, data: bytes) -> None:
@@ -128,8 +139,9 @@ class KafkaConnection(asyncio.Protocol):
         if self._runner is None:
             return
         self._connections.remove(self)
+        self._calls.access.leave(self.session)
         self._runner.cancel()
-        for timer in (self._idle, self._late):
+        for timer in (self._idle, self._late, self._unproved):
             if timer is not None:
                 timer.cancel()
         if self._give_up is not None:
@@ -148,6 +160,8 @@ class KafkaConnection(asyncio.Protocol):
 
     def _take_requests(self) -> None:
         """Take what has come, as far as there is room."""
+        limit = self._limits.stranger_request_bytes if self._is_stranger else self._request_bytes_max
+        self._splitter.frame_bytes_max = min(limit, self._request_bytes_max)
         try:
             while self._takes_requests and not self._is_waiting and (length := self._splitter.next_length()) is not None:
                 if not self._reserved_bytes and not self._reserve(length + OVERHEAD_BYTES):
@@ -168,7 +182,8 @@ class KafkaConnection(asyncio.Protocol):
 
     def _reserve(self, size_bytes: int) -> bool:
         """Hold the bytes of a request, now or when there is room."""
-        if self._held_bytes and self._held_bytes + size_bytes > self._limits.connection_bytes:
+        most_bytes = self._limits.stranger_bytes if self._is_stranger else self._limits.connection_bytes
+        if self._held_bytes and self._held_bytes + size_bytes > most_bytes:
             self._is_waiting = True
             return False
 
@@ -198,8 +213,19 @@ class KafkaConnection(asyncio.Protocol):
         """Read on after a wait for room."""
         self._is_waiting = False
         self._take_requests()
-        if not self._is_waiting:
+        self._read_on()
+
+    def _read_on(self) -> None:
+        if not self._is_waiting and not self._is_muted:
             self._transport.resume_reading()
+
+    async def _mute(self, throttle_ms: int) -> None:
+        """Read nothing for a while, as KIP-219 has it: the client was told so in its answer."""
+        self._is_muted = True
+        self._transport.pause_reading()
+        await asyncio.sleep(throttle_ms / 1000)
+        self._is_muted = False
+        self._read_on()
 
     async def _run_calls(self) -> None:
         while (came := await self._frames.get()) is not None:
@@ -221,6 +247,10 @@ class KafkaConnection(asyncio.Protocol):
             answer.add_done_callback(self._write_answers)
             if not carries_records:
                 await self._quiet.wait()
+                if self.session.is_ending:
+                    break
+            if begun.call.throttle_ms:
+                await self._mute(begun.call.throttle_ms)
         self._takes_requests = False
         self._has_begun_all = True
         self._write_answers()
@@ -251,6 +281,10 @@ class KafkaConnection(asyncio.Protocol):
                 transport.close()
 
     # --- Time ---
+
+    def _end_stranger(self) -> None:
+        if self._is_stranger:
+            self.abort()
 
     def _check_idle(self) -> None:
         """Close where nothing happened, unless the client waits for an answer and reads."""

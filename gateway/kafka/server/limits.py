@@ -24,9 +24,19 @@ class ConnectionLimits:
     address_connections: int = 1_024
     """A connection beyond it is closed; the same for the next."""
     all_connections: int = 16_384
+    address_connections_per_s: float = 32.0
+    """New connections of an address, beyond which one is closed."""
+    address_connections_at_once: int = 1_024
+    """New connections at once, where none came before."""
     idle_s: float = 600.0
     """A connection without requests for this time is closed, as Kafka does."""
     frame_s: float = 60.0
     """The time in which a request comes whole."""
     handshake_s: float = 10.0
     """The time of a TLS handshake."""
+    stranger_request_bytes: int = 8 * KIB
+    """The largest request before a proof of identity, where one is asked for; the same for the next two."""
+    stranger_bytes: int = 64 * KIB
+    """The requests under way of a connection."""
+    proof_s: float = 30.0
+    """The time for the proof. A connection without is closed."""

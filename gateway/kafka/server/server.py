@@ -12,6 +12,7 @@ from ....log.errors import InvalidArgument
 from ....log.runtime.runtime import Clock
 from ...bounds.byte_budget import ByteBudget
 from ...bounds.log_throttle import LogThrottle
+from ...bounds.rates import OwnerRates
 from ...server.options import Endpoint, GatewayOptions
 from ...server.tls import server_context
 from .calls import KafkaCallRunner
@@ -48,6 +49,7 @@ class KafkaServer:
         self._of_address: Counter[str] = Counter()
         self._none_left = asyncio.Event()
         self._told = LogThrottle()
+        self._rates = OwnerRates(self.limits.address_connections_per_s, self.limits.address_connections_at_once)
 
     @property
     def connections(self) -> int:
@@ -84,6 +86,11 @@ class KafkaServer:
     def add(self, connection: KafkaConnection) -> bool:
         """Whether there may be this one more connection."""
         address = connection.session.address
+        if not self._rates.take(address, self._clock.monotonic_s()):
+            if self._told.is_due(f"{address} connects", self._clock.monotonic_s()):
+                rate = self.limits.address_connections_per_s
+                log.warning("%s connects more than %g times a second, for longer: one more connection is closed", address, rate)
+            return False
         of_address, most = self._of_address[address], self.limits.address_connections
         if of_address >= most or len(self._connections) >= self.limits.all_connections:
             if self._told.is_due(address, self._clock.monotonic_s()):

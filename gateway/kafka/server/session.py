@@ -4,13 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
-from typing import Protocol
-
-
-class ProofExchange(Protocol):
-    """A proof of identity under way, between its messages."""
-
-    mechanism: str
 
 
 @dataclass(slots=True)
@@ -29,7 +22,8 @@ class KafkaSession:
     """The end of the proof, by the process's clock. The client proves its name again before."""
     claimed: str = ""
     """The name that a proof claims, for the audit; empty for what is no name."""
-    exchange: ProofExchange | None = field(default=None, repr=False)
+    exchange: object | None = field(default=None, repr=False)
+    """The proof of identity under way, between its messages."""
     is_ending: bool = False
     """Whether the connection is closed behind the answer to the call under way."""
     producing: asyncio.Lock = field(default_factory=asyncio.Lock, repr=False)

@@ -85,6 +85,8 @@ _ALL: Final = (
     Api(key=ApiKey.FETCH, lowest=4, highest=12, flexible_from=12),
     Api(key=ApiKey.LIST_OFFSETS, lowest=1, highest=8, flexible_from=6),
     Api(key=ApiKey.METADATA, lowest=0, highest=12, flexible_from=9),
+    # Version 0 of the handshake has no frames for what follows.
+    Api(key=ApiKey.SASL_HANDSHAKE, lowest=1, highest=1, flexible_from=2),
     Api(key=ApiKey.API_VERSIONS, lowest=0, highest=4, flexible_from=3),
     Api(key=ApiKey.CREATE_TOPICS, lowest=2, highest=7, flexible_from=5),
     Api(key=ApiKey.DELETE_TOPICS, lowest=1, highest=6, flexible_from=4),
@@ -93,6 +95,7 @@ _ALL: Final = (
     Api(key=ApiKey.DESCRIBE_CONFIGS, lowest=1, highest=4, flexible_from=4),
     Api(key=ApiKey.ALTER_CONFIGS, lowest=0, highest=2, flexible_from=2),
     Api(key=ApiKey.DESCRIBE_LOG_DIRS, lowest=1, highest=4, flexible_from=2),
+    Api(key=ApiKey.SASL_AUTHENTICATE, lowest=0, highest=2, flexible_from=2),
     Api(key=ApiKey.CREATE_PARTITIONS, lowest=0, highest=3, flexible_from=2),
     Api(key=ApiKey.INCREMENTAL_ALTER_CONFIGS, lowest=0, highest=1, flexible_from=1),
     Api(key=ApiKey.DESCRIBE_CLUSTER, lowest=0, highest=2, flexible_from=0),

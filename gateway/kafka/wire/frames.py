@@ -23,7 +23,8 @@ class FrameSplitter:
     """Splits what a connection sends into frames. A frame that came in one piece is a view of it; one that came in several is copied once."""
 
     def __init__(self, frame_bytes_max: int) -> None:
-        self._frame_bytes_max = frame_bytes_max
+        self.frame_bytes_max = frame_bytes_max
+        """The largest frame of which the length has not come."""
         self._rest = memoryview(b"")
         self._gathered = bytearray()
         self._length: int | None = None
@@ -43,8 +44,8 @@ class FrameSplitter:
             if head is None:
                 return None
             length: int = _LENGTH.unpack(head)[0]
-            if not _HEAD.size <= length <= self._frame_bytes_max:
-                raise malformed(f"a frame has {length} bytes, and may have {_HEAD.size} to {self._frame_bytes_max}")
+            if not _HEAD.size <= length <= self.frame_bytes_max:
+                raise malformed(f"a frame has {length} bytes, and may have {_HEAD.size} to {self.frame_bytes_max}")
             self._length = length
         return self._length
 

@@ -364,6 +364,40 @@ async def test_who_is_not_admitted_is_cut_off_and_what_is_not_allowed_is_answere
         assert await client.is_closed(), "the session ended during the call"
 
 
+class Throttle(AdmitAll):
+    """Throttles each call for some time."""
+
+    def __init__(self, throttle_ms: int) -> None:
+        self.throttle_ms = throttle_ms
+
+    async def admit(self, call: KafkaCall) -> None:
+        call.throttle_ms = self.throttle_ms
+
+
+async def test_a_throttled_client_is_answered_at_once_and_then_not_read() -> None:
+    asked: list[str] = []
+
+    async def told(request: Any, call: KafkaCall) -> dict[str, object]:
+        asked.append(request.topics[0].name)
+        return await metadata(request, call)
+
+    throttle = Throttle(1)
+    async with stage({ApiKey.METADATA: told}, access=throttle, drain=timedelta(0)) as on:
+        client = await on.client()
+        for _ in range(3):
+            client.send(ApiKey.METADATA, 3, ORDERS)
+            assert struct.unpack_from(">i", (await client.answer())[1]) == (1,), "the time is told"
+        assert asked == ["orders"] * 3, "after its time it goes on"
+        throttle.throttle_ms = 3_600_000
+        client.send(ApiKey.METADATA, 3, ORDERS)
+        client.send(ApiKey.METADATA, 3, ORDERS)
+        await client.answer()
+        await settle()
+        assert asked == ["orders"] * 4
+        (connection,) = on.server._connections
+        assert not connection._transport.is_reading()
+
+
 async def test_an_address_has_so_many_connections(caplog: pytest.LogCaptureFixture) -> None:
     async with stage({ApiKey.METADATA: metadata}, ConnectionLimits(address_connections=2)) as on:
         first, _, third = [await on.client() for _ in range(3)]
@@ -374,6 +408,18 @@ async def test_an_address_has_so_many_connections(caplog: pytest.LogCaptureFixtu
         fourth.send(ApiKey.METADATA, 1, ORDERS)
         await fourth.answer()
         assert "one more is closed" in caplog.text
+
+
+async def test_an_address_connects_so_often(caplog: pytest.LogCaptureFixture) -> None:
+    limits = ConnectionLimits(address_connections_per_s=0.001, address_connections_at_once=2)
+    async with stage({ApiKey.METADATA: metadata}, limits) as on:
+        for _ in range(2):
+            client = await on.client()
+            client.send(ApiKey.METADATA, 1, ORDERS)
+            await client.answer()
+            await client.close()
+        assert await (await on.client()).is_closed()
+        assert "connects more than 0.001 times a second" in caplog.text
 
 
 async def test_a_stop_answers_what_came_and_takes_no_more() -> None:

@@ -1,0 +1,1 @@
+"""Kafka's clients: their proofs of identity by SASL, and what they may do."""

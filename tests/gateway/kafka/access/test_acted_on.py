@@ -1,0 +1,192 @@
+"""What is authorised is what is acted on: each topic of a request is judged by itself, in its place of the answer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kafka.protocol import admin, consumer, producer
+from kafka.protocol.metadata import MetadataRequest, MetadataResponse
+
+from penstock.coordinator.access.grants import Grant, Verb
+from penstock.gateway.kafka.gateway import KafkaGateway
+from penstock.gateway.kafka.topics.metadata import id_of
+from penstock.gateway.kafka.wire.apis import ApiKey
+from penstock.gateway.kafka.wire.errors import ErrorCode
+from penstock.log import TopicSettings
+from penstock.log.paths import AUDIT_TOPIC
+from tests.gateway.kafka.access.test_clients import principal, some_seconds_later
+from tests.gateway.kafka.access.test_sasl import asking, connected, proved
+from tests.gateway.kafka.serving import served
+from tests.gateway.kafka.stage import Client
+
+YES, NO, ABSENT, BAD = (
+    ErrorCode.NONE,
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.INVALID_TOPIC_EXCEPTION,
+)
+SETTINGS = TopicSettings(queues=1)
+TOPICS = ("orders", "secrets", AUDIT_TOPIC)
+
+
+async def ask(client: Client, key: ApiKey, request: Any, answer: Any, version: int) -> Any:
+    client.send(key, version, request.encode())
+    data = (await client.answer())[1]
+    return answer.decode(data, version=version)
+
+
+async def produced(client: Client, *topics: str) -> list[int]:
+    partition = producer.ProduceRequest.TopicProduceData.PartitionProduceData
+    data = producer.ProduceRequest.TopicProduceData
+    parts = [data(name=one, partition_data=[partition(index=0, records=b"no batch")]) for one in topics]
+    request = producer.ProduceRequest(transactional_id=None, acks=1, timeout_ms=1000, topic_data=parts, version=3)
+    told = await ask(client, ApiKey.PRODUCE, request, producer.ProduceResponse, 3)
+    return [part.error_code for one in told.responses for part in one.partition_responses]
+
+
+async def fetched(client: Client, *topics: str) -> list[int]:
+    topic = consumer.FetchRequest.FetchTopic
+    partition = topic.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=100)
+    request = consumer.FetchRequest(
+        replica_id=-1,
+        max_wait_ms=0,
+        min_bytes=1,
+        max_bytes=100,
+        isolation_level=0,
+        topics=[topic(topic=one, partitions=[partition]) for one in topics],
+        version=4,
+    )
+    told = await ask(client, ApiKey.FETCH, request, consumer.FetchResponse, 4)
+    return [part.error_code for one in told.responses for part in one.partitions]
+
+
+async def listed(client: Client, *topics: str) -> list[int]:
+    topic = consumer.ListOffsetsRequest.ListOffsetsTopic
+    partition = topic.ListOffsetsPartition(partition_index=0, timestamp=-1)
+    asked = [topic(name=one, partitions=[partition]) for one in topics]
+    request = consumer.ListOffsetsRequest(replica_id=-1, isolation_level=0, topics=asked, version=2)
+    told = await ask(client, ApiKey.LIST_OFFSETS, request, consumer.ListOffsetsResponse, 2)
+    return [part.error_code for one in told.topics for part in one.partitions]
+
+
+async def seen(client: Client, *topics: str) -> list[int]:
+    asked = [MetadataRequest.MetadataRequestTopic(name=one) for one in topics]
+    request = MetadataRequest(topics=asked, allow_auto_topic_creation=True, version=4)
+    told = await ask(client, ApiKey.METADATA, request, MetadataResponse, 4)
+    return [one.error_code for one in told.topics]
+
+
+async def created(client: Client, *topics: str) -> list[int]:
+    asked = [admin.CreateTopicsRequest.CreatableTopic(name=one, num_partitions=1, replication_factor=1) for one in topics]
+    request = admin.CreateTopicsRequest(topics=asked, timeout_ms=1000, validate_only=True, version=2)
+    told = await ask(client, ApiKey.CREATE_TOPICS, request, admin.CreateTopicsResponse, 2)
+    return [one.error_code for one in told.topics]
+
+
+async def deleted(client: Client, *topics: str) -> list[int]:
+    request = admin.DeleteTopicsRequest(topic_names=list(topics), timeout_ms=1000, version=1)
+    told = await ask(client, ApiKey.DELETE_TOPICS, request, admin.DeleteTopicsResponse, 1)
+    return [one.error_code for one in told.responses]
+
+
+async def configs_of(client: Client, *topics: str) -> list[int]:
+    resource = admin.DescribeConfigsRequest.DescribeConfigsResource
+    asked = [resource(resource_type=2, resource_name=one, configuration_keys=None) for one in topics]
+    request = admin.DescribeConfigsRequest(resources=asked, include_synonyms=False, version=1)
+    told = await ask(client, ApiKey.DESCRIBE_CONFIGS, request, admin.DescribeConfigsResponse, 1)
+    return [one.error_code for one in told.results]
+
+
+async def altered(client: Client, *topics: str) -> list[int]:
+    resource = admin.IncrementalAlterConfigsRequest.AlterConfigsResource
+    setting = resource.AlterableConfig(name="retention.ms", config_operation=0, value="86400000")
+    asked = [resource(resource_type=2, resource_name=one, configs=[setting]) for one in topics]
+    request = admin.IncrementalAlterConfigsRequest(resources=asked, validate_only=True, version=0)
+    told = await ask(client, ApiKey.INCREMENTAL_ALTER_CONFIGS, request, admin.IncrementalAlterConfigsResponse, 0)
+    return [one.error_code for one in told.responses]
+
+
+async def enlarged(client: Client, *topics: str) -> list[int]:
+    topic = admin.CreatePartitionsRequest.CreatePartitionsTopic
+    asked = [topic(name=one, count=9, assignments=None) for one in topics]
+    request = admin.CreatePartitionsRequest(topics=asked, timeout_ms=1000, validate_only=False, version=0)
+    told = await ask(client, ApiKey.CREATE_PARTITIONS, request, admin.CreatePartitionsResponse, 0)
+    return [one.error_code for one in told.results]
+
+
+async def measured(client: Client, *topics: str) -> list[str]:
+    topic = admin.DescribeLogDirsRequest.DescribableLogDirTopic
+    asked = [topic(topic=one, partitions=[0]) for one in topics] or None
+    request = admin.DescribeLogDirsRequest(topics=asked, version=1)
+    told = await ask(client, ApiKey.DESCRIBE_LOG_DIRS, request, admin.DescribeLogDirsResponse, 1)
+    return [one.name for one in told.results[0].topics]
+
+
+async def with_topics(gateway: KafkaGateway) -> None:
+    for topic in TOPICS:
+        await gateway.lake.create_topic(topic, SETTINGS)
+
+
+async def test_each_topic_is_judged_by_its_own_right() -> None:
+    sees = {"sender": Verb.SEND, "reader": Verb.RECEIVE, "keeper": Verb.MANAGE}
+    async with asking() as gateway:
+        await with_topics(gateway)
+        for name, verb in sees.items():
+            await principal(gateway, name, Grant(verb, "orders*"))
+        some_seconds_later(gateway)
+        for name in sees:
+            async with connected(gateway) as client:
+                await proved(client, name)
+                names = ("orders", "secrets")
+                assert await seen(client, *names) == [YES, NO]
+                assert await configs_of(client, *names) == [YES, NO]
+                assert await measured(client, *names) == await measured(client) == ["orders"]
+                may = ErrorCode.CORRUPT_MESSAGE if name == "sender" else NO
+                assert await produced(client, *names) == [may, NO]
+                may = YES if name == "reader" else NO
+                assert await fetched(client, *names) == await listed(client, *names) == [may, NO]
+                manages = name == "keeper"
+                may = YES if manages else NO
+                assert await created(client, "orders-eu", "secrets-eu") == await altered(client, *names) == [may, NO]
+                assert await enlarged(client, *names) == [ErrorCode.INVALID_PARTITIONS if manages else NO, NO]
+                assert await deleted(client, "secrets", "orders-us") == [NO, ABSENT if manages else NO]
+
+
+async def test_an_id_is_no_way_around_a_name() -> None:
+    async with asking() as gateway, connected(gateway) as client:
+        await with_topics(gateway)
+        ids = {name: id_of(record.incarnation) for name, record in (await gateway.lake.topics()).items()}
+        await proved(client)
+        state = admin.DeleteTopicsRequest.DeleteTopicState
+        asked = [state(name=None, topic_id=ids[name]) for name in ("orders", "secrets")]
+        request = admin.DeleteTopicsRequest(topics=asked, timeout_ms=1000, version=6)
+        client.send(ApiKey.DELETE_TOPICS, 6, request.encode())
+        told = admin.DeleteTopicsResponse.decode((await client.answer())[1][1:], version=6)
+        assert [one.error_code for one in told.responses] == [NO, ErrorCode.UNKNOWN_TOPIC_ID], "it may know of one"
+        topic = MetadataRequest.MetadataRequestTopic
+        asked = [topic(name=None, topic_id=ids[name]) for name in ("orders", "secrets")]
+        client.send(ApiKey.METADATA, 10, MetadataRequest(topics=asked, version=10).encode())
+        found = MetadataResponse.decode((await client.answer())[1][1:], version=10)
+        assert [one.error_code for one in found.topics] == [YES, ErrorCode.UNKNOWN_TOPIC_ID]
+        assert set(await gateway.lake.topics()) == set(TOPICS)
+
+
+async def test_no_pattern_covers_the_audit_topic_nor_penstocks_own() -> None:
+    everything = [Grant(verb, "*") for verb in Verb]
+    async with asking() as gateway, connected(gateway) as client:
+        await with_topics(gateway)
+        await principal(gateway, "all", *everything)
+        some_seconds_later(gateway)
+        await proved(client, "all")
+        await check_closed_topics(client)
+    async with served() as gateway, connected(gateway) as anybody:
+        await with_topics(gateway)
+        await check_closed_topics(anybody)
+
+
+async def check_closed_topics(client: Client) -> None:
+    assert await produced(client, AUDIT_TOPIC) == await deleted(client, AUDIT_TOPIC) == await altered(client, AUDIT_TOPIC) == [NO]
+    assert await fetched(client, AUDIT_TOPIC) == [YES]
+    for own in ("%TIMER%orders", "%DLQ%billing"):
+        for act in (produced, fetched, listed, seen, created, deleted, altered):
+            assert await act(client, own) == [BAD], (act, own)
