@@ -118,6 +118,7 @@ class Appender:
             )
             return None
         pending.valid_from(self._tail.state.entry)
+        pending.take_round(self._tail.state)
         if (refusal := before_any(pending, self._tail.state)) is not None:
             pending.settle(refusal)
             return None
@@ -159,7 +160,8 @@ class Appender:
             self._backoff = Backoff(self._pace.retry_s)
 
     async def _take_step(self) -> None:
-        if self._tail.view.is_aged:  # on an aged view an append would end as unknown if the log has been trimmed past it
+        # On an aged view an append would end as unknown if the log has been trimmed past it.
+        if self._tail.view.is_aged or self._in_flight.gaps(self._tail.state):
             await self._catch_up()
             return
         pending = self._in_flight.open
@@ -183,8 +185,10 @@ class Appender:
         return self._look
 
     async def _look_once(self) -> None:
+        waited = self._in_flight.open
         await self._tail.catch_up()
         self._race.looked_s = self._now_s()
+        self._in_flight.looked(waited, self._tail.state)
 
     async def _append_entry(self) -> None:
         race = self._race

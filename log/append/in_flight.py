@@ -7,7 +7,7 @@ unknown.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
@@ -16,7 +16,7 @@ import pyarrow as pa
 from ..errors import FencedError, NotWritten, PenstockError, SequenceError, TopicDeleted, UnknownOutcome
 from ..format.fold import FoldedEntry, VoidReason
 from ..format.header import Action, Batch, Epoch, Opening, is_idempotent
-from ..format.idempotence import Standing, epoch_of, key_of, standing
+from ..format.idempotence import IdempotentRow, Standing, epoch_of, in_round_of, key_of, standing
 from ..format.state import ProducerRow, TopicState
 from ..limits import VALIDITY_ENTRIES
 
@@ -71,8 +71,6 @@ class PendingAppend:
     """The last entry number as which an earlier request may still bring it."""
     passed_over: int = 0
     write_ids: set[str] = field(default_factory=set)
-    behind: PendingAppend | None = None
-    """The append of the same idempotent producer that it was formed behind."""
 
     @property
     def done(self) -> bool:
@@ -90,6 +88,13 @@ class PendingAppend:
             self.opening = replace(self.opening, valid_until=tail + VALIDITY_ENTRIES)
         self.handed_tail = None
         self.passed_over = 0
+
+    def take_round(self, state: TopicState) -> None:
+        """Number an idempotent producer's batch anew, unless an earlier request may still bring it as it is."""
+        if self.batch is None or not is_idempotent(self.batch) or state.entry < self.exposed_until:
+            return
+        if (row := state.idempotent.get(key_of(self.batch))) is not None:
+            self.batch = in_round_of(row, self.batch)
 
     @property
     def valid_until(self) -> int:
@@ -218,13 +223,27 @@ def _hopeless(pending: PendingAppend, state: TopicState) -> Outcome | None:
 
 
 def _judged_anew(pending: PendingAppend, batch: Batch, state: TopicState) -> Outcome | None:
-    """The outcome of an idempotent producer's batch that does not follow any more, or never did."""
-    row = state.idempotent.get(key_of(batch))
-    found = standing(row, batch)
-    if found is Standing.FOLLOWS or (found is Standing.GAP and may_be_filled(pending, state)):
-        return None
-    if found is Standing.DUPLICATE:
-        return Duplicate()
+    """The outcome of an idempotent producer's batch that will not follow any more."""
+    row = _idempotent_row(pending, state)
+    if row is not None and in_round_of(row, batch) is not batch:
+        return None  # it is on its way with numbers of another round, which will never count
+    match standing(row, batch):
+        case Standing.DUPLICATE:
+            return Duplicate()
+        case Standing.FENCED | Standing.PASSED as found:
+            return _refused(found, batch, row)
+    return None
+
+
+def _chain(batch: Batch) -> object:
+    return key_of(batch), epoch_of(batch.previous)
+
+
+def _idempotent_row(pending: PendingAppend, state: TopicState) -> IdempotentRow | None:
+    return state.idempotent.get(key_of(_batch(pending)))
+
+
+def _refused(found: Standing, batch: Batch, row: IdempotentRow | None) -> PenstockError:
     facts = {
         "operation": "append",
         "object": f"producer {batch.producer}, queue {key_of(batch)[1]}",
@@ -245,9 +264,8 @@ def _judged_anew(pending: PendingAppend, batch: Batch, state: TopicState) -> Out
 
 
 def may_be_filled(pending: PendingAppend, state: TopicState) -> bool:
-    """Whether what is missing before an idempotent producer's batch may still come, and the batch with it."""
-    waits = pending.behind is not None and not pending.behind.done
-    return waits or state.entry < pending.exposed_until
+    """Whether a request that has left may bring a batch, once what is missing before it has come."""
+    return state.entry < pending.exposed_until
 
 
 def _gone(generation: int, state: TopicState) -> PenstockError | None:
@@ -326,6 +344,7 @@ class InFlightAppends:
 
     def folded(self, folded: FoldedEntry) -> None:
         for pending in self.open:
+            pending.take_round(folded.state)
             outcome = after_fold(pending, folded)
             if outcome is not None:
                 pending.settle(outcome)
@@ -335,10 +354,36 @@ class InFlightAppends:
 
     def jumped(self, state: TopicState) -> None:
         for pending in self.open:
+            pending.take_round(state)
             outcome = after_jump(pending, state)
             if outcome is not None:
                 pending.settle(outcome)
         self._renew_expired(state)
+
+    def gaps(self, state: TopicState) -> list[PendingAppend]:
+        """Idempotent producers' batches before which something is missing that no append of this process can bring."""
+        numbered = [(one, one.batch) for one in self.open if one.batch is not None and is_idempotent(one.batch)]
+        first: dict[object, int] = {}
+        for _, batch in numbered:
+            first.setdefault(_chain(batch), batch.previous)
+            first[_chain(batch)] = min(first[_chain(batch)], batch.previous)
+        return [
+            one
+            for one, batch in numbered
+            if first[_chain(batch)] == batch.previous
+            and not may_be_filled(one, state)
+            and standing(state.idempotent.get(key_of(batch)), batch) is Standing.GAP
+        ]
+
+    def looked(self, waited: Iterable[PendingAppend], state: TopicState) -> None:
+        """Call out of order what was waiting when a look at the log's end began, and is still without what is missing before it.
+
+        Before, other processes may have written that.
+        """
+        waiting = set(map(id, waited))
+        while gaps := [one for one in self.gaps(state) if id(one) in waiting]:
+            for pending in gaps:
+                pending.settle(_refused(Standing.GAP, _batch(pending), _idempotent_row(pending, state)))
 
     def _renew_expired(self, state: TopicState) -> None:
         for pending in self.open:

@@ -7,7 +7,7 @@ record behind its last one.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from ..limits import IDEMPOTENT_ROW_ENTRIES, IDEMPOTENT_ROW_MS, IDEMPOTENT_ROWS_MAX, IDEMPOTENT_STEP_MAX_MS
@@ -87,6 +87,12 @@ def number_of(epoch: int, sequence: int, near: int | None) -> int:
     return (epoch << COUNTER_BITS) + (counter if counter >= 0 else sequence)
 
 
+def in_round_of(row: IdempotentRow, batch: Batch) -> Batch:
+    """The batch with the numbers that its sequences have now. A state that did not know the row cannot have known the round."""
+    previous = number_of(epoch_of(batch.previous), batch.previous % SEQUENCES, row.last)
+    return batch if previous == batch.previous else replace(batch, previous=previous, last=previous + batch.row_count)
+
+
 def is_numbered(batch: Batch) -> bool:
     """Whether the numbers of an idempotent producer's batch fit its rows: one queue, no gaps, one epoch."""
     dense = batch.last == batch.previous + batch.row_count
@@ -117,7 +123,7 @@ def within_epoch(batch: Batch) -> bool:
 def has_all(row: IdempotentRow, batch: Batch) -> bool:
     """Whether every record of a batch is in the log; ``last`` alone says nothing of records before ``first``.
 
-    A batch that is far behind may have been numbered by a state that was behind by a round of Kafka's sequence, so that its records are others.
+    A batch that is far behind was numbered by a state that did not know the round of Kafka's sequence: its records are others.
     """
     return row.first <= batch.previous and batch.last <= row.last and row.last - batch.previous <= SEQUENCES // 2
 

@@ -18,7 +18,6 @@ from ..append.in_flight import AppendResult, Duplicate, Outcome, PendingAppend
 from ..errors import (
     FencedError,
     NotSupported,
-    NotWritten,
     PenstockError,
     RetryError,
     SequenceError,
@@ -27,7 +26,7 @@ from ..errors import (
 )
 from ..format.fold import FoldedEntry, VoidReason
 from ..format.header import Batch, is_idempotent
-from ..format.idempotence import Standing, epoch_of, key_of, number_of, standing, within_epoch
+from ..format.idempotence import epoch_of, key_of, number_of, within_epoch
 from ..limits import IDEMPOTENT_APPEND_MAX_S, IDEMPOTENT_ROW_MS, IDEMPOTENT_ROWS_MAX, Duration, checked_duration
 from ..message.arrow import check_arrow
 from ..message.batch_rows import MessageIds, rows_of_arrow
@@ -85,7 +84,7 @@ class IdempotentAppender:
         queues = settings.queues
         self._router = Router(queues, settings.routing, first=self._runtime.random.randrange(queues))
         self._ids = (self._runtime.random.getrandbits(64), 0)
-        self._turn = asyncio.Lock()
+        self._turns: list[asyncio.Event] = []
         self._plain_turn = asyncio.Lock()
         self._id = self._runtime.new_id()
         self._plain = (self._id, -1)
@@ -99,31 +98,48 @@ class IdempotentAppender:
         if self._on_fold in self._tail.fold_listeners:
             self._tail.fold_listeners.remove(self._on_fold)
 
-    async def append(
+    def append(
         self, rows: pa.Table | pa.RecordBatch, batches: Sequence[IdempotentBatch] = (), *, timeout: Duration = TIMEOUT
-    ) -> AppendedBatches:
-        """Append rows, with the columns of ``send_batch`` but ``sequence``. Return once it is known what became of all, at the latest after
-        ``timeout`` (at most two minutes).
+    ) -> asyncio.Task[AppendedBatches]:
+        """Begin to append rows, with the columns of ``send_batch`` but ``sequence``. The task ends once it is known what became of all, at the
+        latest after ``timeout`` (at most two minutes).
 
         ``batches`` are runs of the rows, in their order, each of one queue. Rows of none are one more batch. Of one producer and queue a
         batch follows those before it, also those of earlier calls that are still under way.
 
-        Raises `InvalidArgument`, `LimitExceeded` (a batch of more than 8 MiB) or `MessageTypeMismatch` before anything is written.
+        Raises `InvalidArgument`, `LimitExceeded` (a batch of more than 8 MiB) or `MessageTypeMismatch`, at once or by the task, before anything
+        is written.
         """
         wait = checked_duration("timeout", timeout, operation="append", most=timedelta(seconds=IDEMPOTENT_APPEND_MAX_S))
         deadline_s = self._runtime.clock.monotonic_s() + wait.total_seconds()
         settings = self._topic.settings
         table = check_arrow(rows, settings.message_type, settings.limits, settings.queues)
         check_batches(batches, table.num_rows)
-        async with self._turn:  # calls are begun in their order
-            encoded = await self._encode(table, batches)
-            unread = await self._look_for_gaps(batches, encoded, deadline_s)
-            begun = self._begin(batches, encoded, deadline_s, unread)
+        turn = asyncio.Event()  # calls are begun in their order
+        self._turns.append(turn)
+        self._turns[0].set()
+        task = asyncio.ensure_future(self._append(table, batches, deadline_s, turn))
+        task.add_done_callback(lambda _: self._end_turn(turn))
+        return task
+
+    async def _append(
+        self, table: pa.Table, batches: Sequence[IdempotentBatch], deadline_s: float, turn: asyncio.Event
+    ) -> AppendedBatches:
+        await turn.wait()
+        encoded = await self._encode(table, batches)
+        begun = self._begin(batches, encoded, deadline_s)
+        self._end_turn(turn)
         plain = None
         if encoded.plain is not None:
             async with self._plain_turn:
                 plain = await self._append_plain(encoded.plain, deadline_s, extended=encoded.is_extended)
         return AppendedBatches(tuple([await self._answer(one) for one in begun]), plain)
+
+    def _end_turn(self, turn: asyncio.Event) -> None:
+        if turn in self._turns:
+            self._turns.remove(turn)
+        if self._turns:
+            self._turns[0].set()
 
     async def _encode(self, table: pa.Table, batches: Sequence[IdempotentBatch]) -> EncodedBatches:
         prefix, number = self._ids
@@ -136,34 +152,6 @@ class IdempotentAppender:
 
         return await self._runtime.offload(encode, size_bytes=table.nbytes)
 
-    async def _look_for_gaps(
-        self, batches: Sequence[IdempotentBatch], encoded: EncodedBatches, deadline_s: float
-    ) -> PenstockError | None:
-        """Read the log on before anything is called out of order: what seems to be missing may have come by another process. Returns why
-        that could not be done.
-        """
-        formed = (self._formed(one, _queue(table))[0] for one, table in zip(batches, encoded.batches, strict=True))
-        if not any(self._has_gap(batch) or self._refusal(batch) is not None for batch in formed):
-            return None
-        try:
-            async with asyncio.timeout(deadline_s - self._runtime.clock.monotonic_s()):
-                await self._tail.catch_up()
-        except (PenstockError, TimeoutError) as error:
-            unread = NotWritten(
-                "the log could not be read, to see whether the batch follows what other processes wrote",
-                operation="append",
-                object=self._topic.paths.topic,
-                observed=str(error),
-                hint="send it again",
-            )
-            unread.__cause__ = error
-            return unread
-        return None
-
-    def _has_gap(self, batch: Batch) -> bool:
-        row = self._tail.state.idempotent.get(key_of(batch))
-        return batch.begins is True and standing(row, batch) is Standing.GAP
-
     # --- One producer's batches -------------------------------------------------------------------------------------------------
 
     def _begin(
@@ -171,37 +159,30 @@ class IdempotentAppender:
         batches: Sequence[IdempotentBatch],
         encoded: EncodedBatches,
         deadline_s: float,
-        unread: PenstockError | None,
     ) -> list[PendingAppend]:
         loop = asyncio.get_running_loop()
         begun = []
         for one, table in zip(batches, encoded.batches, strict=True):
-            batch, behind = self._formed(one, _queue(table), extended=encoded.is_extended)
-            pending = PendingAppend(
-                deadline_s, loop.create_future(), batch, rows=table.rows, size_bytes=table.size_bytes, behind=behind
-            )
+            batch = self._formed(one, _queue(table), extended=encoded.is_extended)
+            pending = PendingAppend(deadline_s, loop.create_future(), batch, rows=table.rows, size_bytes=table.size_bytes)
             begun.append(pending)
-            if (refusal := self._refusal(batch) or (unread if self._has_gap(batch) else None)) is not None:
-                pending.settle(refusal)
+            if not within_epoch(batch):
+                pending.settle(_epoch_full(batch))
                 continue
             self._open.setdefault(key_of(batch), []).append(pending)
             pending.future.add_done_callback(partial(self._note_end, pending))
             self._appender.begin([pending])
         return begun
 
-    def _formed(self, one: IdempotentBatch, queue: int, *, extended: bool = False) -> tuple[Batch, PendingAppend | None]:
-        """The batch, and the one under way that it goes on from.
-
-        A copy of one under way goes on from the same as that, not from that: either may be the one that counts.
-        """
+    def _formed(self, one: IdempotentBatch, queue: int, *, extended: bool) -> Batch:
         key = (one.producer, queue)
-        under_way = [number for number in map(_number, self._open.get(key, ())) if epoch_of(number.last) == one.epoch]
+        under_way = [batch for batch in map(_batch, self._open.get(key, ())) if epoch_of(batch.last) == one.epoch]
         row = self._tail.state.idempotent.get(key)
-        near = max((number.last for number in under_way), default=None if row is None else row.last)
+        near = max((batch.last for batch in under_way), default=None if row is None else row.last)
         previous = number_of(one.epoch, one.sequence, near)
-        before = [pending for pending in self._open.get(key, ()) if _is_before(_number(pending), previous)]
-        behind = max(before, key=lambda pending: _number(pending).last, default=None)
-        batch = Batch(
+        # One that is behind others must not be the first that the log knows of its producer; a copy of one under way is behind the same as that.
+        is_behind = any(batch.previous < previous for batch in under_way) or self._is_behind_missing(key, previous)
+        return Batch(
             producer=one.producer,
             named=False,
             epoch=None,
@@ -211,28 +192,12 @@ class IdempotentAppender:
             rows={queue: one.count},
             valid_until=0,
             extended=extended,
-            begins=behind is None,
+            begins=not is_behind,
         )
-        return batch, behind
 
-    def _refusal(self, batch: Batch) -> PenstockError | None:
-        """What this process knows, and the log does not."""
-        key = key_of(batch)
-        if not within_epoch(batch):
-            return SequenceError(
-                "the epoch has no numbers left", operation="append", object=batch.producer, hint="begin a new producer epoch"
-            )
+    def _is_behind_missing(self, key: _Key, number: int) -> bool:
         missing = self._missing(key)
-        if missing is None or not batch.begins or epoch_of(missing) != epoch_of(batch.previous) or batch.previous <= missing:
-            return None
-        return SequenceError(
-            "the producer's batch before this one was not written, or may not have been",
-            operation="append",
-            object=batch.producer,
-            expected=missing,
-            observed=batch.previous,
-            hint="send that one again first",
-        )
+        return missing is not None and epoch_of(missing) == epoch_of(number) and missing < number
 
     def _missing(self, key: _Key) -> int | None:
         """The number of a batch that failed here, where the log knows nothing of its producer: there one behind it would count."""
@@ -243,7 +208,7 @@ class IdempotentAppender:
         return number if self._runtime.clock.monotonic_s() - since_s < IDEMPOTENT_ROW_MS / 1000 else None
 
     def _note_end(self, pending: PendingAppend, _: object) -> None:
-        batch = _number(pending)
+        batch = _batch(pending)
         key = key_of(batch)
         left = [one for one in self._open[key] if one is not pending]
         if left:
@@ -259,7 +224,7 @@ class IdempotentAppender:
 
     async def _answer(self, pending: PendingAppend) -> BatchAnswer:
         outcome = await asyncio.shield(pending.future)
-        batch = _number(pending)
+        batch = _batch(pending)
         key = key_of(batch)
         if isinstance(outcome, AppendResult):
             base = None if outcome.offsets is None else outcome.offsets[key[1]]
@@ -313,13 +278,18 @@ def _queue(table: BatchTable) -> int:
     return int(table.queues.queues[0])
 
 
-def _number(pending: PendingAppend) -> Batch:
+def _batch(pending: PendingAppend) -> Batch:
     assert pending.batch is not None, "only batches are begun here"
     return pending.batch
 
 
-def _is_before(batch: Batch, number: int) -> bool:
-    return epoch_of(batch.last) == epoch_of(number) and batch.last <= number
+def _epoch_full(batch: Batch) -> SequenceError:
+    return SequenceError(
+        "the epoch has no numbers left",
+        operation="append",
+        object=f"producer {batch.producer}, epoch {epoch_of(batch.previous)}",
+        hint="begin a new producer epoch",
+    )
 
 
 def _status(outcome: Outcome) -> BatchStatus:

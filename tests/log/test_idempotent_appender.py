@@ -187,11 +187,23 @@ async def test_nothing_overtakes_a_first_batch_that_failed() -> None:
 @runs
 async def test_calls_that_are_under_way_are_one_chain_and_copies_share_their_fate() -> None:
     async with gateways() as [(lake, appender, _)]:
-        calls = [one(appender, number, f"{number}") for number in (0, 1, 2, 1, 0, 3)]
-        found = await asyncio.gather(*calls)
-        assert {status for status, _ in found} <= {WRITTEN, DUPLICATE}
-        assert [offset for _, offset in found] == [0, 1, 2, 1, 0, 3]
+        calls = [appender.append(rows(f"{number}"), [sent(number)]) for number in (0, 1, 2, 1, 0, 3)]
+        found = [(await call).batches[0] for call in calls]
+        assert {answer.status for answer in found} <= {WRITTEN, DUPLICATE}
+        assert [answer.base_offset for answer in found] == [0, 1, 2, 1, 0, 3]
         assert await stored(lake) == [*"0123"]
+
+
+@runs
+async def test_a_call_that_is_given_up_lets_nothing_overtake() -> None:
+    async with gateways() as [(lake, appender, _)]:
+        calls = [appender.append(rows(str(number)), [sent(number)]) for number in range(3)]
+        given_up = appender.append(rows("x"), [sent(0, producer="8")])
+        calls.append(appender.append(rows("3"), [sent(3)]))
+        given_up.cancel()
+        found = [(await call).batches[0].status for call in calls]
+        assert found == [WRITTEN] * 4
+        assert [body for body in await stored(lake) if body != "x"] == [*"0123"]
 
 
 @runs

@@ -10,8 +10,11 @@ from typing import Any
 
 from penstock.log.append import in_flight
 from penstock.log.append.appender import Appender
-from penstock.log.append.in_flight import PendingAppend
+from penstock.log.append.in_flight import InFlightAppends, PendingAppend
 from penstock.log.errors import NotWritten, PenstockError, StoreUnavailable, UnknownOutcome, ViewLost
+from penstock.log.format import idempotence
+from penstock.log.format.fold import FoldedEntry
+from penstock.log.format.idempotence import IdempotentRow
 from penstock.log.format.state import TopicState
 from penstock.log.produce.accumulator import BatchBuilder
 from penstock.log.produce.producer import Producer
@@ -76,6 +79,20 @@ def always(value: object) -> Callable[..., Any]:
 
 
 # ------------------------------------------------------------------------------------------------- mutants of some length
+
+
+def leaves_by_entries(row: IdempotentRow, entry: int, time_ms: int, rows: int) -> bool:
+    """As an unnamed producer's."""
+    return row.entry < entry - int(vars(idempotence)["IDEMPOTENT_ROW_ENTRIES"])  # it may be small
+
+
+def unlooked(original: Any) -> Any:
+    def folded(self: InFlightAppends, entry: FoldedEntry) -> None:
+        """Judges by the state after each entry."""
+        original(self, entry)
+        self.looked(self.open, entry.state)
+
+    return folded
 
 
 def overlapping(_: Any) -> Any:

@@ -23,6 +23,7 @@ from penstock.log.stores.protocol import ObjectStore
 SMALL: Mapping[str, int] = {
     "VALIDITY_ENTRIES": 8,
     "UNNAMED_ROW_ENTRIES": 8,
+    "IDEMPOTENT_ROW_ENTRIES": 8,
     "CHECKPOINT_ENTRIES": 8,
     "LIST_WHOLE_WINDOW_EVERY": 4,
     "LIST_TAILS": 4,

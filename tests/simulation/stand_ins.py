@@ -111,6 +111,19 @@ _TESTS: Mapping[str, Mapping[str, str]] = {
     "tests/log/test_fold.py": {
         "test_a_batch_that_does_not_count_has_no_offsets_and_leaves_no_trace": "log:validity log:generation",
     },
+    "tests/log/test_idempotence.py": {
+        "test_a_batch_counts_once_and_behind_the_one_before": "log:numbers-follow",
+        "test_an_unknown_producer_begins_anywhere_but_not_behind_a_batch_that_is_on_its_way": "log:begins-row",
+        "test_a_row_stays_for_15_minutes_of_store_time_however_many_entries_come": "log:numbered-row-kept",
+        "test_only_what_was_counted_without_a_gap_is_known_to_be_there": "log:has-all",
+    },
+    "tests/log/test_idempotent_appender.py": {
+        "test_nothing_overtakes_a_first_batch_that_failed": "log:missing-before",
+    },
+    "tests/log/test_idempotent_pending.py": {
+        "test_only_a_look_tells_what_is_missing": "log:may-be-filled",
+        "test_a_batch_that_was_numbered_before_its_round_was_known_is_numbered_anew": "log:round",
+    },
     "tests/log/test_linker.py": {
         "test_a_link_without_an_answer_is_read_back_by_opening_the_name_anew": "log:link-read-back",
     },

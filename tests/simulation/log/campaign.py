@@ -15,6 +15,7 @@ MUST_HAPPEN = (
     "late answer: refused", "a reader was trimmed past", "job linked", "collected hand-over", "collected job object",
     "topic created again", "restart", "wild clock step", "refused by clock", "write landed after its caller was gone",
     "write landed twice", "send: unknown_outcome", "send: not_written", "send: producer_failed", "send: fenced", "replay",
+    "idempotent append of several", "idempotent: duplicate", "idempotent: unknown", "idempotent: gave up", "idempotent: sent again",
     "expired row", "large batch beside its entry", "damaged rows", "damaged footer", "repair",
 )  # fmt: skip
 

@@ -24,6 +24,11 @@ E1  Every row is shown to every reader as it was sent: each field by its number,
 E3  The log's versions of the schema are dense; whoever was told of one finds it there, and states tell of each with its entry.
 E4  The newest version holds what all files of the table have.
 
+Of idempotent producers (that what they were told is in the log is there, once and in order, is what I3 to I5 say of each epoch):
+
+P1  No number of a producer is accepted twice in a queue, and those of an epoch, and epochs, rise.
+P4  What is first of all that a producer has no answer for is never called out of order, nor fenced by its own epochs.
+
 Of ``docs/0008-ordered-writes.md``:
 
 W1  The rows of a batch that was staged elsewhere are brought by one entry, all of them. That each batch is there once, in its order, is
@@ -97,6 +102,7 @@ def check(world: World) -> list[str]:
     wrong += _table(world, truth)
     wrong += _lost(world, truth)
     wrong += _order_of_names(truth)
+    wrong += _numbers(truth)
     for session in world.history.sessions:
         wrong += _session(session, truth)
     wrong += _bodies(world, truth)
@@ -271,6 +277,20 @@ def _order_of_names(truth: Truth) -> Iterator[str]:
             if batch.last - batch.row_count < sequences.get(name, -1):
                 yield f"I5 entry {folded.number}: {batch.producer} sequences to {batch.last} behind {sequences[name]}"
             sequences[name] = batch.last
+
+
+def _numbers(truth: Truth) -> Iterator[str]:
+    """P1, without the fold's help."""
+    behind: dict[tuple[int, str, int], int] = {}
+    for folded in truth.folded:
+        for batch, verdict in zip(folded.header.batches, folded.verdicts, strict=True):
+            if isinstance(verdict, VoidReason) or batch.begins is None:
+                continue
+            (queue,) = batch.rows
+            key = (folded.state.created_entry, batch.producer, queue)
+            if batch.previous < behind.get(key, 0):
+                yield f"P1 entry {folded.number}: {batch.producer} goes to {batch.last} in queue {queue}, behind {behind[key]}"
+            behind[key] = batch.last
 
 
 def _session(session: Session, truth: Truth) -> Iterator[str]:

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from penstock.log.append import in_flight, pending_hand_overs
 from penstock.log.append.appender import Appender
-from penstock.log.format import fold
+from penstock.log.append.in_flight import InFlightAppends
+from penstock.log.format import fold, idempotence
 from penstock.log.format.fold import Judge
+from penstock.log.format.idempotence import Standing
 from penstock.log.format.schema_form import schema_of
 from penstock.log.linker import Linker
+from penstock.log.produce.idempotent_appender import IdempotentAppender
 from penstock.log.produce.producer import Producer
 from penstock.log.stage import jobs
 from penstock.log.table.collector import Collector
@@ -267,6 +270,62 @@ MUTANTS: dict[str, Mutant] = {
         patch=everywhere(fold.judged, lambda form, _: schema_of(form)),
         scenario="evolves",
         seeds=(12, 45),
+    ),
+    "numbers-follow": Mutant(
+        guard="an idempotent producer's batch follows what the log has of it",
+        rule="P1",
+        patch=everywhere(idempotence.standing, always(Standing.FOLLOWS)),
+        scenario="idempotent",
+        seeds=(0,),
+    ),
+    "begins-row": Mutant(
+        guard="a batch behind another that is on its way is not the first that the log knows of its producer",
+        rule="I5",
+        patch=everywhere(idempotence.may_begin_row, always(True)),
+        scenario="idempotent",
+        seeds=(16, 22, 39),
+    ),
+    "missing-before": Mutant(
+        guard="a process that failed to write a producer's first batch takes none behind it for the first",
+        rule="I5",
+        patch=attribute(IdempotentAppender, "_missing", lambda _: always(None)),
+        scenario="idempotent",
+        unmet=True,
+    ),
+    "numbered-row-kept": Mutant(
+        guard="an idempotent producer's row outlives its client's retries",
+        rule="P1",
+        patch=everywhere(idempotence.may_leave, patches.leaves_by_entries),
+        scenario="idempotent",
+        seeds=(0,),
+    ),
+    "has-all": Mutant(
+        guard="only what was accepted without a gap is a duplicate",
+        rule="I3",
+        patch=everywhere(idempotence.has_all, lambda row, batch: batch.last <= row.last),
+        scenario="idempotent",
+        unmet=True,
+    ),
+    "may-be-filled": Mutant(
+        guard="a batch that a request may still bring is not out of order",
+        rule="I4",
+        patch=everywhere(in_flight.may_be_filled, always(False)),
+        scenario="idempotent",
+        unmet=True,
+    ),
+    "looks-for-gaps": Mutant(
+        guard="a batch is out of order only by a look at the log's end",
+        rule="P4",
+        patch=attribute(InFlightAppends, "folded", patches.unlooked),
+        scenario="idempotent",
+        seeds=(4, 6, 9),
+    ),
+    "round": Mutant(
+        guard="a batch is numbered anew once the round of its sequences is known",
+        rule="P4",
+        patch=everywhere(idempotence.in_round_of, lambda _, batch: batch),
+        scenario="idempotent",
+        seeds=(6, 31),
     ),
     "turns": Mutant(
         guard="turns are taken until nothing is pending, also behind one that failed",

@@ -10,6 +10,7 @@ from tests.simulation.faults import Fault, FaultPlan, RandomFaults
 from tests.simulation.kernel import Kernel
 from tests.simulation.log.actors import Copier, Follower, Maintainer, Recreator, Replayer, Sender, Source, Upkeep, vanishing
 from tests.simulation.log.careless import Careless
+from tests.simulation.log.idempotent import idempotent
 from tests.simulation.log.linking import linking
 from tests.simulation.log.typed import evolves
 from tests.simulation.log.upkeep import damage, expiry, files, jobs, strays, uploads
@@ -274,6 +275,7 @@ SCENARIOS: Mapping[str, Callable[..., World]] = {
     "damage": damage,
     "relives": relives,
     "linking": linking,
+    "idempotent": idempotent,
     "evolves": evolves,
     "calm": calm,
 }

@@ -30,6 +30,7 @@ CHEAP = {
     "throng": [2],
     "careless": [1],
     "linking": [3, 47],
+    "idempotent": [4],
     "evolves": [1],
     "calm": [1],
 }
