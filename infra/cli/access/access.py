@@ -39,7 +39,7 @@ def command() -> None:
 
 @command.group(cls=CommandGroup)
 def user() -> None:
-    """Principals, which sign their requests by an access key (their name) and a secret."""
+    """Principals, which prove who they are by an access key (their name) and a secret."""
 
 
 _key_file_option = click.option(

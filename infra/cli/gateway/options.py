@@ -78,7 +78,7 @@ security_options = options(
         type=_FILE,
         envvar="PENSTOCK_ACCESS_KEY_FILE",
         show_envvar=True,
-        help="Ask for signatures, by the principals of `penstock access`; their secrets are sealed by this key file.",
+        help="Ask clients who they are, by the principals of `penstock access`; their secrets are sealed by this key file.",
     ),
     click.option(
         "--calls-per-second", type=click.FloatRange(min=0, min_open=True), help="The most of one principal at one process."
