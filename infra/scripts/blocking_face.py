@@ -79,7 +79,7 @@ MODULES = (
                 "Reader",
                 ("penstock.log.read.reader",),
                 "ClosableFace",
-                without="topic stored_at ranges find remember known_offsets table_bytes",
+                without="topic stored_at ranges find remember known_offsets known_offsets_of table_bytes",
             ),
         ),
     ),

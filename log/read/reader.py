@@ -220,8 +220,12 @@ class Reader:
 
     def known_offsets(self) -> dict[int, tuple[int, int]]:
         """`offsets` as far as this process has read, without a request."""
-        snapshot, following = table_of(self._topic).snapshot, self._topic.tail.state.next_offsets
-        return {queue: (min(snapshot.start(queue), following[queue]), following[queue]) for queue in range(self.queues)}
+        return {queue: self.known_offsets_of(queue) for queue in range(self.queues)}
+
+    def known_offsets_of(self, queue: int) -> tuple[int, int]:
+        """`known_offsets` of one queue."""
+        following = self._topic.tail.state.next_offsets[queue]
+        return min(table_of(self._topic).snapshot.start(queue), following), following
 
     async def resolve(self, position: Position, *, queues: Sequence[int] | None = None) -> dict[int, int]:
         """The offset at which reading from a position would begin, by queue. Raises `InvalidArgument` and `OffsetOutOfRange`."""

@@ -15,7 +15,7 @@ from ....log.runtime.runtime import Runtime
 from ....log.topic.topics import Topic
 from ...topics.directory import TopicDirectory
 from ..server.calls import KafkaCall
-from ..tail.batch_cache import BatchCache, TopicPartition
+from ..tail.batch_cache import BatchCache, CachedBatch, TopicPartition
 from ..tail.epochs import check_epoch
 from ..tail.followers import TopicFollowers
 from ..wire.errors import ErrorCode, KafkaRefusal, refusal_of
@@ -64,10 +64,10 @@ class FetchService:
             topics = {name: await self._topic(name, call) for name in dict.fromkeys(one.topic for one in asked)}
             # Asked for before anything is looked at: what comes meanwhile sets them.
             moved = [self._followers.of(topic).moved() for topic in topics.values() if isinstance(topic, Topic)]
-            found = await self._found(asked, topics, bytes_max)
+            found, is_part = await self._found(asked, topics, bytes_max)
             size_bytes = sum(one.records_bytes for one in found)
             left_s = until_s - self._clock.monotonic_s()
-            is_enough = size_bytes >= request.min_bytes or any(one.code for one in found)
+            is_enough = size_bytes >= min(request.min_bytes, bytes_max) or is_part or any(one.code for one in found)
             call.code = next((one.code for one in found if one.code), ErrorCode.NONE)
             if is_enough or left_s <= 0 or self._ending.is_set() or not asked:
                 return encode_fetch_answer(call.version, found, throttle_ms=call.throttle_ms)
@@ -77,14 +77,18 @@ class FetchService:
     async def _topic(self, name: str, call: KafkaCall) -> Topic | ErrorCode:
         try:
             call.rights.check(Verb.RECEIVE, topic_of(name))
-            return await self._names.topic(name)
+            return await self._names.known_topic(name)  # a consumer that goes on must not undo a deletion
         except (KafkaRefusal, PenstockError) as error:
             return refusal_of(error).code
 
-    async def _found(self, asked: Sequence[_Asked], topics: dict[str, Topic | ErrorCode], bytes_max: int) -> list[FetchedPartition]:
+    async def _found(
+        self, asked: Sequence[_Asked], topics: dict[str, Topic | ErrorCode], bytes_max: int
+    ) -> tuple[list[FetchedPartition], bool]:
+        """The answer's partitions, and whether more than they have is in the log, so that a wait for more is of no use."""
         places = [await self._place(topics[one.topic], one) for one in asked]
         starts = await self._starts(asked, topics, places)
         found: list[FetchedPartition] = []
+        is_part = False
         for one, place in zip(asked, places, strict=True):
             topic, start = topics[one.topic], starts.get((one.topic, one.partition), one.offset)
             if isinstance(start, PenstockError):
@@ -92,10 +96,12 @@ class FetchService:
                 continue
             if isinstance(topic, Topic) and not place.code and bytes_max > 0:
                 partition = TopicPartition(topic.record.incarnation, one.partition)
-                place = replace(place, records=self._records(partition, start, place.high_watermark, min(one.bytes_max, bytes_max)))
+                batches = self._batches(partition, start, place.high_watermark, min(one.bytes_max, bytes_max))
+                is_part = is_part or (bool(batches) and batches[-1].limit_offset < place.high_watermark)
+                place = replace(place, records=[batch.data for batch in batches])
             bytes_max -= place.records_bytes
             found.append(place)
-        return found
+        return found, is_part
 
     async def _place(self, topic: Topic | ErrorCode, asked: _Asked) -> FetchedPartition:
         """What is said of a partition beside its records."""
@@ -106,7 +112,7 @@ class FetchService:
             if not 0 <= asked.partition < topic.settings.queues:
                 raise KafkaRefusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{asked.topic} has no partition {asked.partition}")
             check_epoch(topic, asked.epoch)
-            earliest, limit = topic.beside(Reader).known_offsets()[asked.partition]
+            earliest, limit = topic.beside(Reader).known_offsets_of(asked.partition)
             if asked.offset > limit:  # another gateway may have appended what it has
                 await topic.tail.catch_up()
                 limit = topic.tail.state.next_offsets[asked.partition]
@@ -135,15 +141,15 @@ class FetchService:
             starts |= {(name, partition): start for partition, start in found.items()}
         return starts
 
-    def _records(self, partition: TopicPartition, start: int, limit: int, bytes_max: int) -> list[Buffer]:
+    def _batches(self, partition: TopicPartition, start: int, limit: int, bytes_max: int) -> list[CachedBatch]:
         """Batches from an offset on, one at least if there is any."""
-        records: list[Buffer] = []
+        found: list[CachedBatch] = []
         for batch in self._cache.from_offset(partition, start):
-            if batch.limit_offset > limit or (records and len(batch.data) > bytes_max):
+            if batch.limit_offset > limit or (found and len(batch.data) > bytes_max):
                 break
-            records.append(batch.data)
+            found.append(batch)
             bytes_max -= len(batch.data)
-        return records
+        return found
 
     def end(self) -> None:
         """Answer waiting calls with what there is."""

@@ -61,7 +61,7 @@ class ProduceService:
     async def _topic(self, name: str, call: KafkaCall) -> Topic | KafkaRefusal:
         try:
             call.rights.check(Verb.SEND, topic_of(name))
-            topic = await self._names.topic(name)
+            topic = await self._names.known_topic(name)
         except (KafkaRefusal, PenstockError) as error:
             return refusal_of(error)
         if topic.settings.schema is not None:

@@ -1,0 +1,90 @@
+"""What a Fetch waits for, and what it does not."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from kafka.protocol.consumer import FetchRequest, FetchResponse
+
+from penstock import Message
+from penstock.aio import TopicSettings
+from penstock.gateway.kafka.gateway import KafkaGateway
+from penstock.gateway.kafka.wire.apis import ApiKey
+from penstock.gateway.kafka.wire.errors import ErrorCode
+from penstock.log.limits import KIB
+from tests.gateway.kafka.serving import served
+from tests.gateway.kafka.stage import Client, until
+
+VERSION = 11
+LONG_MS = 60_000
+"""Longer than a test's client has patience."""
+
+
+@asynccontextmanager
+async def client(gateway: KafkaGateway) -> AsyncIterator[Client]:
+    made = Client(*await asyncio.open_connection("127.0.0.1", gateway.port))
+    try:
+        yield made
+    finally:
+        await made.close()
+
+
+async def fetched(of: Client, topic: str, **asked: int) -> Any:
+    """The answer for partition 0, from its beginning."""
+    limits = {"max_wait_ms": LONG_MS, "min_bytes": 1, "max_bytes": 2**31 - 1, **asked}
+    partition = FetchRequest.FetchTopic.FetchPartition(
+        partition=0,
+        current_leader_epoch=-1,
+        fetch_offset=0,
+        log_start_offset=-1,
+        partition_max_bytes=limits.pop("partition_max_bytes", 2**31 - 1),
+    )
+    body: bytes = FetchRequest(
+        version=VERSION,
+        replica_id=-1,
+        isolation_level=0,
+        session_id=0,
+        session_epoch=-1,
+        topics=[FetchRequest.FetchTopic(topic=topic, partitions=[partition])],
+        forgotten_topics_data=[],
+        rack_id="",
+        **limits,
+    ).encode()
+    of.send(ApiKey.FETCH, VERSION, body)
+    _, answer = await of.answer()
+    return FetchResponse.decode(answer, version=VERSION).responses[0].partitions[0]
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"min_bytes": 100 * KIB, "max_bytes": 100 * KIB},
+        {"min_bytes": 100 * KIB, "partition_max_bytes": 100 * KIB},
+        {"min_bytes": 2**31 - 1, "max_bytes": 60 * KIB},
+    ],
+    ids=str,
+)
+async def test_a_fetch_does_not_wait_for_bytes_that_its_limits_leave_out(asked: dict[str, int]) -> None:
+    async with served() as gateway, client(gateway) as asking:
+        await gateway.lake.create_topic("orders", TopicSettings(queues=1))
+        native = await gateway.lake.producer("orders")
+        for _ in range(3):
+            await native.send(Message(bytes(60 * KIB)))
+            await fetched(asking, "orders")  # so that each is a batch of its own
+        part = await fetched(asking, "orders", **asked)
+        assert 60 * KIB < len(part.records) < 100 * KIB
+
+
+async def test_a_fetch_makes_no_topic_and_undoes_no_deletion() -> None:
+    async with served(create_topics=True) as gateway, client(gateway) as asking:
+        assert (await fetched(asking, "orders")).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        await gateway.lake.create_topic("orders", TopicSettings(queues=1))
+        waiting = asyncio.ensure_future(fetched(asking, "orders"))
+        await until(lambda: gateway.server.budget.held() > 0)
+        await gateway.lake.delete_topic("orders")
+        assert (await waiting).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert not await gateway.lake.topics()
