@@ -19,7 +19,6 @@ class TopicDirectory:
         self._lake = lake
         self._options = options
         self._new_topics = new_topics or TopicSettings()
-        self._topics: dict[str, Topic] = {}
 
     async def topic(self, name: str) -> Topic:
         """Raises `TopicNotFound`, unless unknown topics are made."""
@@ -34,10 +33,7 @@ class TopicDirectory:
 
     async def known_topic(self, name: str) -> Topic:
         """Raises `TopicNotFound`."""
-        known = self._topics.get(name)
-        if known is None or not known.is_current:
-            known = self._topics[name] = await self._lake.topic(name)
-        return known
+        return await self._lake.topic(name)
 
     async def group(self, name: str) -> GroupSettings | None:
         """None: there is no group, and none is made."""

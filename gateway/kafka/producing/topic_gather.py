@@ -106,7 +106,7 @@ class TopicGather:
         if self._appender is None:
             name = self._topic.paths.topic
             opened = await self._lake.topic(name, writable=True)
-            if opened is not self._topic:  # a later life of the name
+            if opened.record.incarnation != self._topic.record.incarnation:
                 raise TopicDeleted("the topic was deleted", operation="produce", object=name)
             self._appender = IdempotentAppender(opened)
         return await self._appender.append(formed.rows, list(numbered(formed, pending).values()))

@@ -61,13 +61,13 @@ class TopicFollowers:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._followers: dict[str, TopicFollower] = {}
-        """The followers by the topics' incarnation."""
+        self._followers: dict[Topic, TopicFollower] = {}
+        """A lake opens a topic anew after a deletion that failed, and then it is that one's tail which is looked at."""
 
     def of(self, topic: Topic) -> TopicFollower:
-        known = self._followers.get(topic.record.incarnation)
+        known = self._followers.get(topic)
         if known is None or known.is_over:
-            known = self._followers[topic.record.incarnation] = TopicFollower(topic, self._clock)
+            known = self._followers[topic] = TopicFollower(topic, self._clock)
         return known
 
     async def wait(self, events: Iterable[asyncio.Event], timeout_s: float) -> None:
@@ -83,9 +83,9 @@ class TopicFollowers:
                 one.cancel()
 
     def forget_idle(self) -> None:
-        for incarnation, follower in list(self._followers.items()):
+        for topic, follower in list(self._followers.items()):
             if follower.is_over:
-                del self._followers[incarnation]
+                del self._followers[topic]
 
     async def close(self) -> None:
         for follower in self._followers.values():

@@ -11,9 +11,11 @@ from aiokafka.errors import KafkaError, MessageSizeTooLargeError, UnknownTopicOr
 
 from penstock import Message
 from penstock.aio import TopicSettings
-from penstock.log import MessageType
+from penstock.log import MessageType, StoreUnavailable
 from penstock.log.limits import TopicLimits
+from penstock.log.paths import TopicPaths
 from penstock.log.stores import MemoryStore
+from penstock.log.stores.faults import Fault, FaultKind, FaultStore
 from tests.gateway.kafka.serving import consumer, producer, served, taken
 
 MIXED = TopicSettings(message_type=MessageType.MIXED, queues=4)
@@ -167,3 +169,19 @@ async def test_a_topic_made_anew_begins_at_0_and_shows_nothing_of_its_former_lif
             async with consumer(gateway, topic="orders") as consuming:
                 assert [one.value for one in await taken(consuming, 1)] == [value]
             await gateway.lake.delete_topic("orders")
+
+
+async def test_a_topic_whose_deletion_failed_takes_and_gives_records_on() -> None:
+    is_down, settings = False, TopicPaths.of("orders").settings
+    faults = FaultStore(MemoryStore(), lambda _, verb, key: Fault(FaultKind.FAIL_BEFORE) if is_down and key == settings else None)
+    async with served(faults) as gateway, producer(gateway) as sending:
+        await gateway.lake.create_topic("orders", MIXED)
+        await sending.send_and_wait("orders", b"1", partition=0)
+        is_down = True
+        with pytest.raises(StoreUnavailable):
+            await gateway.lake.delete_topic("orders")
+        is_down = False
+        gateway._produce.forget_idle()  # as the sweeper does after some seconds
+        await sending.send_and_wait("orders", b"2", partition=0)
+        async with consumer(gateway, topic="orders") as consuming:
+            assert [one.value for one in await taken(consuming, 2)] == [b"1", b"2"]
