@@ -115,6 +115,8 @@ class FetchService:
             earliest, limit = topic.beside(Reader).known_offsets_of(asked.partition)
             if asked.offset > limit:  # another gateway may have appended what it has
                 await topic.tail.catch_up()
+                if not topic.is_current:
+                    return replace(place, code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
                 limit = topic.tail.state.next_offsets[asked.partition]
         except (KafkaRefusal, PenstockError) as error:
             return replace(place, code=refusal_of(error).code)

@@ -9,7 +9,9 @@ from typing import Final, TypeAlias
 from ....aio import Lake
 from ....coordinator.access.grants import Verb
 from ....log import PenstockError, TopicSettings
+from ....log.paths import TopicPaths
 from ....log.read.reader import Reader
+from ....log.topic.records import not_found, read_record
 from ...topics.directory import TopicDirectory
 from ..server.calls import KafkaCall
 from ..wire.errors import ErrorCode, KafkaRefusal, refusal_of
@@ -26,6 +28,7 @@ STATIC_BROKER_CONFIG: Final = 4
 DEFAULT_CONFIG: Final = 5
 """Where a value comes from, by Kafka's numbers."""
 _LOG_DIRECTORY: Final = "/lake"
+_ALTERABLE: Final = ("retention", "retention_bytes")
 _Stated: TypeAlias = Callable[[Request, TopicSettings], Mapping[str, str | None]]
 """The values that a request states for a resource."""
 
@@ -60,15 +63,19 @@ class ConfigService:
             return [(config, config.value_of(self._defaults), STATIC_BROKER_CONFIG) for config in BROKER_CONFIGS]
         _check_topic(asked)
         call.rights.check_any(asked.resource_name)
-        settings = await self._settings(asked)
+        settings = await self._settings(asked.resource_name)
         return [(config, value, source) for config in CONFIGS.values() for value, source in [self._value(config, settings)]]
 
     def _value(self, config: TopicConfig, settings: TopicSettings) -> tuple[str, int]:
         value = config.value_of(settings)
         return value, DEFAULT_CONFIG if value == config.value_of(self._defaults) else DYNAMIC_TOPIC_CONFIG
 
-    async def _settings(self, asked: Request) -> TopicSettings:
-        return (await self._names.known_topic(asked.resource_name)).settings
+    async def _settings(self, name: str) -> TopicSettings:
+        """The settings as they are now: another gateway may have changed them since the topic was opened."""
+        found = await read_record(self._lake.store, TopicPaths.of(name))
+        if found is None or found[0].deleted:
+            raise not_found(name)
+        return found[0].settings
 
     async def alter_configs(self, request: Request, call: KafkaCall) -> Fields:
         """What is not named gets its default."""
@@ -103,10 +110,11 @@ class ConfigService:
         try:
             _check_topic(asked)
             call.rights.check(Verb.MANAGE, asked.resource_name)
-            before = await self._settings(asked)
+            before = await self._settings(asked.resource_name)
             after = settings_of(before, queues=None, stated=stated(asked, before))
-            if not validate_only and after != before:
-                await self._lake.alter_topic(asked.resource_name, retention=after.retention, retention_bytes=after.retention_bytes)
+            changes = {name: getattr(after, name) for name in _ALTERABLE if getattr(after, name) != getattr(before, name)}
+            if not validate_only and changes:
+                await self._lake.alter_topic(asked.resource_name, **changes)
         except (KafkaRefusal, PenstockError) as error:
             code, message = (refusal := refusal_of(error)).code, refusal.message
         return {

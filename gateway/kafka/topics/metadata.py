@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Final
 from uuid import UUID
 
@@ -32,7 +33,9 @@ class MetadataService:
         self._lake, self._names, self._peers, self._create_topics = lake, names, peers, create_topics
         self._clock = lake.runtime.clock
         self._cluster_id = cluster_id(lake.url)
-        self._listed: tuple[float, Sequence[str]] | None = None
+        self._listed: tuple[float, Mapping[str, str]] | None = None
+        """When, and the incarnations by names."""
+        self._looked_s: dict[str, float] = {}
         self._changes = 0
         self._opening = asyncio.Semaphore(_OPENED_AT_ONCE)
 
@@ -88,15 +91,15 @@ class MetadataService:
 
     async def _all_names(self, call: KafkaCall) -> Sequence[str]:
         """The names that the caller may know of."""
-        return [name for name in await self._list_names() if call.rights.has_any(name)]
+        return [name for name in sorted(await self._list_names()) if call.rights.has_any(name)]
 
-    async def _list_names(self) -> Sequence[str]:
+    async def _list_names(self) -> Mapping[str, str]:
         now_s = self._clock.monotonic_s()
         if self._listed is not None and now_s - self._listed[0] <= _NAMES_S:
             return self._listed[1]
         changes = self._changes
         known = await self._lake.topics(damaged="skip")
-        names = sorted(name for name in known if INTERNAL not in name)
+        names = {name: record.incarnation for name, record in known.items() if INTERNAL not in name}
         if changes == self._changes:  # else the list may be older than what this gateway made or deleted meanwhile
             self._listed = (now_s, names)
         return names
@@ -137,11 +140,24 @@ class MetadataService:
         }
 
     async def _open(self, name: str, *, creates: bool) -> Topic:
+        find = self._names.topic if creates else self._names.known_topic
         async with self._opening:
-            topic = await (self._names.topic(name) if creates else self._names.known_topic(name))
+            topic = await find(name)
+            if not self._is_looked_at(name, topic):
+                with suppress(PenstockError):  # a store that is down hides no topics
+                    await topic.tail.catch_up()
+                    self._looked_s[name] = self._clock.monotonic_s()
+                topic = await find(name)
         if self._listed is not None and name not in self._listed[1]:
             self.forget_names()
         return topic
+
+    def _is_looked_at(self, name: str, topic: Topic) -> bool:
+        """Whether it is known that the topic was there lately: nothing follows the log of a topic that clients only ask for."""
+        now_s = self._clock.monotonic_s()
+        if self._listed is not None and now_s - self._listed[0] <= _NAMES_S:
+            return self._listed[1].get(name) == topic.record.incarnation
+        return now_s - self._looked_s.get(name, float("-inf")) <= _NAMES_S
 
 
 def id_of(incarnation: str) -> UUID:

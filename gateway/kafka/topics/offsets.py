@@ -23,6 +23,8 @@ EARLIEST: Final = -2
 MAX_TIMESTAMP: Final = -3
 EARLIEST_LOCAL: Final = -4
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_OF_TABLE: Final = frozenset({EARLIEST, EARLIEST_LOCAL, MAX_TIMESTAMP})
+"""What is asked of the newest table, which is read once for all partitions."""
 _COLUMNS: Final = ["offset", "born_timestamp"]
 
 
@@ -45,8 +47,12 @@ class OffsetsService:
         try:
             call.rights.check(Verb.RECEIVE, topic_of(name))
             topic = await self._names.known_topic(name)
-            if any(one.timestamp == LATEST for one in asked):
+            timestamps = {one.timestamp for one in asked}
+            if not _OF_TABLE.isdisjoint(timestamps):
+                await topic.beside(Reader).offsets()
+            elif LATEST in timestamps:
                 await topic.tail.catch_up()
+                topic = await self._names.known_topic(name)  # the log may have gone on to a later life
         except (KafkaRefusal, PenstockError) as error:
             code = refusal_of(error).code
             return {"name": name, "partitions": [_refused(one.partition_index, code) for one in asked]}
@@ -71,17 +77,17 @@ class OffsetsService:
 
 
 async def place_of(topic: Topic, queue: int, timestamp: int) -> _Place:
-    """The offset of an end, or of the first message born at a time or later, with that time; -1 where there is none.
+    """The offset of an end as far as is known, or of the first message born at a time or later, with that time; -1 where there is none.
 
     `MAX_TIMESTAMP` is the place of the last message, which has the latest time unless senders stated others.
     """
     reader = topic.beside(Reader)
+    earliest, limit = reader.known_offsets_of(queue)
     if timestamp == LATEST:
-        return _Place(topic.tail.state.next_offsets[queue])
+        return _Place(limit)
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
-        return _Place((await reader.offsets())[queue][0])
+        return _Place(earliest)
     if timestamp == MAX_TIMESTAMP:
-        earliest, limit = (await reader.offsets())[queue]
         return await _first_from(reader, queue, limit - 1, 0) if earliest < limit else _Place()
     if timestamp < 0:
         raise KafkaRefusal(ErrorCode.INVALID_REQUEST, f"there is no time {timestamp}")

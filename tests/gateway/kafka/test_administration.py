@@ -8,12 +8,16 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient, NewPartitions, NewTopic
+from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient, NewPartitions, NewTopic, OffsetSpec
 from kafka.errors import InvalidPartitionsError, TopicAlreadyExistsError
+from kafka.structs import TopicPartition
 
 from penstock.gateway.kafka.gateway import KafkaGateway
-from penstock.log import MessageType
+from penstock.gateway.kafka.wire.errors import ErrorCode
+from penstock.log import MessageType, TopicSettings
 from penstock.log.message.routing_type import Routing
+from penstock.log.stores import MemoryStore
+from penstock.log.stores.counting import CountingStore
 from tests.gateway.kafka.serving import place, served
 
 
@@ -68,3 +72,42 @@ async def test_more_partitions_are_refused_with_the_reason() -> None:
         await asked(gateway, lambda client: client.create_topics([NewTopic("orders", 1, 1)]))
         with pytest.raises(InvalidPartitionsError):
             await asked(gateway, lambda client: client.create_partitions({"orders": NewPartitions(4)}))
+
+
+async def test_a_change_of_one_config_leaves_what_another_gateway_changed() -> None:
+    store = MemoryStore()
+    async with served(store) as gateway, served(store) as other:
+        await gateway.lake.create_topic("orders", TopicSettings(queues=1))
+        await other.lake.topic("orders")
+        retention = ConfigResource(ConfigResourceType.TOPIC, "orders", configs={"retention.ms": "3600000"})
+        await asked(gateway, lambda client: client.alter_configs([retention]))
+        size = ConfigResource(ConfigResourceType.TOPIC, "orders", configs={"retention.bytes": "1000000"})
+        await asked(other, lambda client: client.alter_configs([size]))
+        settings = (await gateway.lake.topics())["orders"].settings
+        assert (settings.retention, settings.retention_bytes) == (timedelta(hours=1), 1_000_000)
+        topic = ConfigResource(ConfigResourceType.TOPIC, "orders")
+        assert "1000000" in str(await asked(gateway, lambda client: client.describe_configs([topic])))
+
+
+async def test_a_topic_that_another_gateway_deleted_is_gone_for_who_only_asks_for_it() -> None:
+    store = MemoryStore()
+    async with served(store) as gateway, served(store) as other:
+        await gateway.lake.create_topic("orders", TopicSettings(queues=1))
+        await other.lake.topic("orders")
+        await gateway.lake.delete_topic("orders")
+        (told,) = await asked(other, lambda client: client.describe_topics(["orders"]))
+        assert told["error_code"] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        await gateway.lake.create_topic("orders", TopicSettings(queues=3))
+        (told,) = await asked(other, lambda client: client.describe_topics(["orders"]))
+        assert len(told["partitions"]) == 3
+
+
+async def test_the_beginnings_of_all_partitions_are_read_together() -> None:
+    store = CountingStore(MemoryStore())
+    async with served(store) as gateway:
+        await gateway.lake.create_topic("orders", TopicSettings(queues=50))
+        every = {TopicPartition("orders", partition): OffsetSpec.EARLIEST for partition in range(50)}
+        before = store.statistics().requests
+        found = await asked(gateway, lambda client: client.list_partition_offsets(every))
+        assert {one.offset for one in found.values()} == {0}
+        assert store.statistics().requests - before < 50
