@@ -56,7 +56,11 @@ class ProduceService:
             added = [self._added(part, topics[part.topic]) for part in request.parts]
         parts = [await self._told(part, topics[part.topic], outcome) for part, outcome in zip(request.parts, added, strict=True)]
         call.code = next((part.code for part in parts if part.code), ErrorCode.NONE)
-        return None if request.acks == 0 else [encode_produce_answer(call.version, parts, throttle_ms=call.throttle_ms)]
+        if request.acks != 0:
+            return [encode_produce_answer(call.version, parts, throttle_ms=call.throttle_ms)]
+        if call.code:  # as in Kafka: the end of the connection makes the client ask for metadata anew
+            raise KafkaRefusal(call.code, next(part.message or "" for part in parts if part.code))
+        return None
 
     async def _topic(self, name: str, call: KafkaCall) -> Topic | KafkaRefusal:
         try:

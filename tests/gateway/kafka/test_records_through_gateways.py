@@ -11,12 +11,16 @@ from aiokafka.errors import KafkaError, MessageSizeTooLargeError, UnknownTopicOr
 
 from penstock import Message
 from penstock.aio import TopicSettings
+from penstock.gateway.kafka.wire.apis import ApiKey
 from penstock.log import MessageType, StoreUnavailable
 from penstock.log.limits import TopicLimits
 from penstock.log.paths import TopicPaths
 from penstock.log.stores import MemoryStore
 from penstock.log.stores.faults import Fault, FaultKind, FaultStore
+from tests.gateway.kafka.records.oracle import Record, built
 from tests.gateway.kafka.serving import consumer, producer, served, taken
+from tests.gateway.kafka.stage import Client
+from tests.gateway.kafka.wire.test_records_by_hand import produce_request
 
 MIXED = TopicSettings(message_type=MessageType.MIXED, queues=4)
 
@@ -185,3 +189,16 @@ async def test_a_topic_whose_deletion_failed_takes_and_gives_records_on() -> Non
         await sending.send_and_wait("orders", b"2", partition=0)
         async with consumer(gateway, topic="orders") as consuming:
             assert [one.value for one in await taken(consuming, 2)] == [b"1", b"2"]
+
+
+async def test_a_producer_without_acks_hears_of_a_failure_by_the_end_of_its_connection() -> None:
+    async with served() as gateway:
+        client = Client(*await asyncio.open_connection("127.0.0.1", gateway.port))
+        await gateway.lake.create_topic("orders", MIXED)
+        version, records = 8, bytes(built([Record()]).data)
+        client.send(ApiKey.PRODUCE, version, produce_request(version, [("orders", [(0, records)])], acks=0))
+        client.send(ApiKey.PRODUCE, version, produce_request(version, [("nowhere", [(0, records)])], acks=0))
+        assert await client.is_closed()
+        await client.close()
+        async with consumer(gateway, topic="orders") as consuming:
+            assert [one.value for one in await taken(consuming, 1)] == [Record().value]
