@@ -69,6 +69,8 @@ class KafkaConnection(asyncio.Protocol):
         self._frames: asyncio.Queue[tuple[memoryview, int] | None] = asyncio.Queue()
         """Whole requests that did not begin, with the bytes that they hold; None: no more come."""
         self._under_way: deque[_UnderWay] = deque()
+        self._unsent: deque[Buffer] = deque()
+        """The rest of the answer that is being written."""
         self._quiet = asyncio.Event()
         """Set while all that began is answered."""
         self._quiet.set()
@@ -260,7 +262,8 @@ class KafkaConnection(asyncio.Protocol):
     def _write_answers(self, _: object = None) -> None:
         """Write those that are there, in the order of the requests. To who is gone nothing is written."""
         transport = self._transport
-        while self._under_way and (self._can_write or transport.is_closing()):
+        self._write_unsent()
+        while self._under_way and not self._unsent and (self._can_write or transport.is_closing()):
             one = self._under_way[0]
             if not one.answer.done():
                 return
@@ -272,13 +275,26 @@ class KafkaConnection(asyncio.Protocol):
                     log.error("the connection %s is closed, as no answer could be made", self.session.peer, exc_info=error)
                 transport.close()
             elif (buffers := one.answer.result()) and not transport.is_closing():
-                self._active_s = self._loop.time()
-                transport.writelines(buffers)
+                self._unsent.extend(buffers)
+                self._write_unsent()
             self._give(one.held_bytes)
-        if not self._under_way:
+        if not self._under_way and not self._unsent:
             self._quiet.set()
             if self._has_begun_all:
                 transport.close()
+
+    def _write_unsent(self) -> None:
+        """Hand over what the client has room for. The transport copies what it cannot send, and that would be most of a large answer."""
+        if self._transport.is_closing():
+            self._unsent.clear()
+        while self._unsent and self._can_write:
+            part: list[Buffer] = []
+            room = _UNSENT_BYTES_MAX
+            while self._unsent and room > 0:
+                part.append(self._unsent.popleft())
+                room -= len(part[-1])
+            self._active_s = self._loop.time()
+            self._transport.writelines(part)
 
     # --- Time ---
 

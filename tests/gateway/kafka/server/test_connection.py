@@ -219,6 +219,24 @@ async def test_a_client_that_does_not_read_is_answered_no_further() -> None:
         assert handled == 50
 
 
+async def test_of_what_a_client_does_not_read_little_is_copied() -> None:
+    answered = asyncio.Event()
+
+    async def large(request: Any, call: KafkaCall) -> list[bytes]:
+        answered.set()
+        return [bytes((number,)) * MIB for number in range(40)]
+
+    async with stage({ApiKey.METADATA: large}) as on:
+        client = await on.client()
+        client.send(ApiKey.METADATA, 1, ORDERS)
+        await answered.wait()
+        for _ in range(20):
+            await settle()
+        (connection,) = on.server._connections
+        assert connection._transport.get_write_buffer_size() < 4 * MIB
+        assert (await client.answer())[1] == b"".join(bytes((number,)) * MIB for number in range(40))
+
+
 async def test_a_silent_connection_is_closed() -> None:
     async with stage({}, ConnectionLimits(idle_s=0.05)) as on:
         client = await on.client()
