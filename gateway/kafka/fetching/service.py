@@ -97,7 +97,7 @@ class FetchService:
             if isinstance(topic, Topic) and not place.code and bytes_max > 0:
                 partition = TopicPartition(topic.record.incarnation, one.partition)
                 batches = self._batches(partition, start, place.high_watermark, min(one.bytes_max, bytes_max))
-                is_part = is_part or (bool(batches) and batches[-1].limit_offset < place.high_watermark)
+                is_part = is_part or (batches[-1].limit_offset if batches else start) < place.high_watermark
                 place = replace(place, records=[batch.data for batch in batches])
             bytes_max -= place.records_bytes
             found.append(place)

@@ -88,3 +88,15 @@ async def test_a_fetch_makes_no_topic_and_undoes_no_deletion() -> None:
         await gateway.lake.delete_topic("orders")
         assert (await waiting).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         assert not await gateway.lake.topics()
+
+
+async def test_who_found_the_cache_full_of_what_others_read_comes_again_at_once() -> None:
+    async with served() as gateway, client(gateway) as asking:
+        await gateway.lake.create_topic("orders", TopicSettings(queues=1))
+        native = await gateway.lake.producer("orders")
+        await native.send(Message(b"paid"))
+        gateway._cache._bytes_max, bytes_max = 0, gateway._cache._bytes_max
+        part = await fetched(asking, "orders")
+        assert (part.error_code, part.high_watermark, part.records) == (ErrorCode.NONE, 1, b"")
+        gateway._cache._bytes_max = bytes_max
+        assert (await fetched(asking, "orders")).records
