@@ -76,3 +76,9 @@ def test_a_secret_that_is_none(secret: str, error: type[Exception]) -> None:
 def test_nothing_shows_a_key() -> None:
     assert new_key(NEW).strip() not in repr(keys(NEW))
     assert repr(NEW) not in repr(keys(NEW))
+
+
+def test_a_derived_key_is_of_its_purpose_and_tells_no_other() -> None:
+    salting = keys(NEW, OLD).derived("salts")
+    assert salting == keys(NEW).derived("salts"), "of the present key"
+    assert len({salting, keys(NEW).derived("others"), keys(OLD).derived("salts"), NEW, OLD}) == 5

@@ -133,3 +133,7 @@ def test_a_key_file_that_is_none_is_named(penstock: Penstock, tmp_path: Path) ->
     assert "PENSTOCK_ACCESS_KEY_FILE" in penstock("access", "user", "add", "ann", code=2).err
     absent = tmp_path / "absent"
     assert "the key file cannot be read" in penstock("access", "user", "add", "ann", "--access-key-file", absent, code=2).err
+
+
+def test_topics_are_managed_by_a_right_of_its_own(penstock: Penstock) -> None:
+    assert penstock("access", "grant", "role:keepers", "--manage", "orders*").out == "role:keepers: manage topic orders*.\n"
