@@ -17,6 +17,7 @@ from pathlib import Path
 from rich.console import Console
 
 from tests.benchmarks.figures import Figure
+from tests.benchmarks.gateway.serving import served
 from tests.benchmarks.peers import servers
 from tests.benchmarks.peers.children import documents
 from tests.benchmarks.peers.plan import Planned, Step
@@ -26,7 +27,7 @@ from tests.benchmarks.peers.screen import Screen
 _HERE = Path(__file__).parent
 _NOTE = "acknowledged without a flush to disk"
 _RESULTS = _HERE.parent / "results" / "peers.json"
-_SYSTEMS = ("ours", "kafka", "rocketmq")
+_SYSTEMS = ("ours", "kafka", "gateway", "rocketmq")
 STEPS = (
     Step(
         name="ours: send",
@@ -40,6 +41,7 @@ STEPS = (
     Step(name="ours: push lists of a group", system="ours", about="the same by lists of a message group", start_s=8, repeat_s=25),
     Step(name="ours: push lists of a queue", system="ours", about="the same by lists of a queue", start_s=8, repeat_s=8),
     Step(name="kafka", system="kafka", about="produce and consume with Kafka's C client", start_s=25, repeat_s=10),
+    Step(name="gateway", system="gateway", about="the same client at our gateway of Kafka's protocol", start_s=8, repeat_s=10),
     Step(name="rocketmq", system="rocketmq", about="send, receive and push with RocketMQ's Python client", start_s=70, repeat_s=20),
     Step(
         name="ours: push, other settings",
@@ -96,6 +98,9 @@ def measure(folder: Path, planned: Planned, ends_s: float | None) -> Generator[E
         raise StepFailed(f"{' and '.join(missing)} not found; Kafka and RocketMQ need Java 17 and Maven on the path")
     home = folder / planned.step.name
     home.mkdir()
+    if planned.step.system == "gateway":
+        yield from _gateway(home, planned, ends_s)
+        return
     yield from _kafka(home, planned, ends_s) if planned.step.system == "kafka" else _rocketmq(home, planned, ends_s)
 
 
@@ -114,6 +119,13 @@ def _kafka(home: Path, planned: Planned, ends_s: float | None) -> Generator[Even
     with servers.kafka(home, start_s=_start_s(servers.START_S, ends_s)):
         command = [str(python), str(_HERE / "kafka_client.py"), f"127.0.0.1:{servers.KAFKA_PORT}", "500000", str(planned.repeats)]
         yield from _measured(command, ends_s, home)
+
+
+def _gateway(home: Path, planned: Planned, ends_s: float | None) -> Generator[Event]:
+    yield Doing("start")
+    with served(home / "lake", "--kafka") as server:
+        command = [str(servers.client_python()), str(_HERE / "kafka_client.py"), server.endpoints, "500000", str(planned.repeats)]
+        yield from _measured([*command, "Kafka's client at our gateway"], ends_s, home)
 
 
 def _rocketmq(home: Path, planned: Planned, ends_s: float | None) -> Generator[Event]:

@@ -18,7 +18,8 @@ BODY = b"v" * 100
 KEYS = [f"group-{number}".encode() for number in range(10_000)]
 
 
-def main(bootstrap: str, count: int, repeats: int) -> None:
+def main(bootstrap: str, count: int, repeats: int, label: str = "Kafka") -> None:
+    """``label`` names the server in what is printed."""
     topic = f"bench-{uuid.uuid4().hex[:12]}"
     admin = AdminClient({"bootstrap.servers": bootstrap})  # a name of its own: once collected it answers no more
     admin.create_topics([NewTopic(topic, 8, 1)])[topic].result(30)
@@ -26,9 +27,9 @@ def main(bootstrap: str, count: int, repeats: int) -> None:
     producer = Producer({**settings, "queue.buffering.max.messages": 1_000_000})
     say(doing="warm up")
     send(producer, topic, count)
-    report("Kafka: produce, 100 B, linger 25 ms", repeats, lambda: send(producer, topic, count))
-    report("Kafka: consume in batches of 1,000", repeats, lambda: read(bootstrap, topic, count, 1000))
-    report("Kafka: consume, one poll a message", repeats, lambda: read(bootstrap, topic, count, 1))
+    report(f"{label}: produce, 100 B, linger 25 ms", repeats, lambda: send(producer, topic, count))
+    report(f"{label}: consume in batches of 1,000", repeats, lambda: read(bootstrap, topic, count, 1000))
+    report(f"{label}: consume, one poll a message", repeats, lambda: read(bootstrap, topic, count, 1))
 
 
 def report(name: str, repeats: int, measure: Callable[[], tuple[float, float]]) -> None:
@@ -79,4 +80,4 @@ def read(bootstrap: str, topic: str, count: int, at_once: int) -> tuple[float, f
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))
+    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), *sys.argv[4:])
