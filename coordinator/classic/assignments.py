@@ -1,4 +1,4 @@
-"""What a consumer's assignment says, of groups whose protocol type is ``consumer``: for those who look, as no coordinator needs it."""
+"""What consumers tell one another, in groups whose protocol type is ``consumer``: for those who look, as no rebalance needs it."""
 
 from __future__ import annotations
 
@@ -25,20 +25,37 @@ def assigned_queues(assignment: bytes) -> list[tuple[str, int]]:
         return []
 
 
+def subscribed_topics(metadata: bytes) -> list[str]:
+    """The topics that a member subscribes to; none if what it tells is of another form."""
+    try:
+        found, at = [], 6
+        for _ in range(_count(struct.unpack_from(">hi", metadata)[1], len(metadata))):
+            name, at = _text(metadata, at)
+            found.append(name)
+    except (struct.error, UnicodeDecodeError, ValueError):
+        return []
+    return found
+
+
 def _queues(data: bytes) -> list[tuple[str, int]]:
     found: list[tuple[str, int]] = []
     _, topics = struct.unpack_from(">hi", data)
     at = 6
     for _ in range(_count(topics, len(data))):
-        (length,) = struct.unpack_from(">h", data, at)
-        name = data[at + 2 : at + 2 + _count(length, len(data))].decode()
-        at += 2 + length
+        name, at = _text(data, at)
         (queues,) = struct.unpack_from(">i", data, at)
         if not 0 <= queues <= QUEUES_MAX:
             raise ValueError(queues)
         found += [(name, queue) for queue in struct.unpack_from(f">{queues}i", data, at + 4)]
         at += 4 + 4 * queues
     return found
+
+
+def _text(data: bytes, at: int) -> tuple[str, int]:
+    """A text, and where it ends."""
+    (length,) = struct.unpack_from(">h", data, at)
+    end = at + 2 + _count(length, len(data) - at - 2)
+    return data[at + 2 : end].decode(), end
 
 
 def _count(count: int, most: int) -> int:

@@ -77,6 +77,15 @@ class GroupRegistry:
                 found[name] = record
         return found
 
+    async def read_these(self, groups: Sequence[str]) -> dict[str, GroupRecord | None]:
+        """The records of some groups, None for a missing one. Where there are many, unchanged ones are not read again."""
+        keys = {group_key(group): group for group in groups}
+        stored = await self._cells.read_these(list(keys), under=GROUPS)
+        if stored:
+            await self._lake.check()
+        read = {keys[key]: decode_group(one.data, where=key) for key, one in stored.items()}
+        return {group: None if (found := read.get(group)) is None or found.deleted else found for group in groups}
+
     # --- Settings ---------------------------------------------------------------------------------------------------------------
 
     async def create(self, group: str, settings: GroupSettings) -> GroupRecord:

@@ -19,6 +19,8 @@ from ..server.options import Endpoint
 RENEW_S: Final = 10.0
 DEAD_S: Final = 35.0
 """Three renewals, and a quarter more."""
+SURE_S: Final = 25.0
+"""A gateway that has not renewed its entry for so long stops what only one may do: others take over after `DEAD_S`."""
 _HOST_CHARS_MAX: Final = 255
 
 Named = Annotated[str, Meta(min_length=1, max_length=_HOST_CHARS_MAX)]

@@ -17,6 +17,7 @@ from ...log.runtime.runtime import Clock
 from ..server.options import Endpoint
 from .entries import (
     RENEW_S,
+    SURE_S,
     GatewayEntry,
     GatewayLiveness,
     Gateways,
@@ -49,6 +50,8 @@ class PeerRegistry:
         self._sightings = GatewayLiveness()
         self._document: Document[Gateways] | None = None
         self._renewing: asyncio.Task[None] | None = None
+        self._counted_s: float | None = None
+        """When the renewal began by which others last knew that this gateway lives."""
         self.on_gone: list[Callable[[], None]] = []
         """Called when another gateway left, or missed a renewal: long before it counts as dead."""
 
@@ -60,6 +63,12 @@ class PeerRegistry:
         own = {} if self.own is None else {self.name: self.own}
         known = own | {name: entry for name, entry in self._others.items() if self.own is None or entry.trusts_as(self.own)}
         return [Peer(name, place) for name, entry in known.items() if (place := entry.endpoint(tls=tls)) is not None]
+
+    def is_counted(self) -> bool:
+        """Whether the others count this gateway among the live ones, for some seconds more. It is alone where it has one address with them."""
+        if self.advertise is not None:
+            return True
+        return self._counted_s is not None and self._clock.monotonic_s() - self._counted_s < SURE_S
 
     async def join(self, coordination: Coordination, own: GatewayEntry) -> None:
         self.own = own
@@ -99,6 +108,7 @@ class PeerRegistry:
         except PenstockError as error:
             log.warning("this gateway could not tell the others that it lives, and tries again: %s", error)
             return
+        self._counted_s = now_s
         self._others = {name: entry for name, entry in known.items() if name != self.name}
         self._tell_of_others(own)
 

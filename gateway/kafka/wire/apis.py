@@ -49,6 +49,10 @@ class ApiKey(IntEnum):
     DESCRIBE_TOPIC_PARTITIONS = 75
 
 
+NEVER_FLEXIBLE: Final = 1_000
+"""Above all versions."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Api:
     """One API and the versions that are served."""
@@ -87,6 +91,15 @@ _ALL: Final = (
     Api(key=ApiKey.METADATA, lowest=0, highest=12, flexible_from=9),
     # Version 0 of the handshake has no frames for what follows.
     Api(key=ApiKey.SASL_HANDSHAKE, lowest=1, highest=1, flexible_from=2),
+    Api(key=ApiKey.OFFSET_COMMIT, lowest=2, highest=9, flexible_from=8),
+    Api(key=ApiKey.OFFSET_FETCH, lowest=1, highest=9, flexible_from=6),
+    Api(key=ApiKey.FIND_COORDINATOR, lowest=0, highest=6, flexible_from=3),
+    Api(key=ApiKey.JOIN_GROUP, lowest=0, highest=9, flexible_from=6),
+    Api(key=ApiKey.HEARTBEAT, lowest=0, highest=4, flexible_from=4),
+    Api(key=ApiKey.LEAVE_GROUP, lowest=0, highest=5, flexible_from=4),
+    Api(key=ApiKey.SYNC_GROUP, lowest=0, highest=5, flexible_from=4),
+    Api(key=ApiKey.DESCRIBE_GROUPS, lowest=0, highest=6, flexible_from=5),
+    Api(key=ApiKey.LIST_GROUPS, lowest=0, highest=5, flexible_from=3),
     Api(key=ApiKey.API_VERSIONS, lowest=0, highest=4, flexible_from=3),
     Api(key=ApiKey.CREATE_TOPICS, lowest=2, highest=7, flexible_from=5),
     Api(key=ApiKey.DELETE_TOPICS, lowest=1, highest=6, flexible_from=4),
@@ -97,7 +110,9 @@ _ALL: Final = (
     Api(key=ApiKey.DESCRIBE_LOG_DIRS, lowest=1, highest=4, flexible_from=2),
     Api(key=ApiKey.SASL_AUTHENTICATE, lowest=0, highest=2, flexible_from=2),
     Api(key=ApiKey.CREATE_PARTITIONS, lowest=0, highest=3, flexible_from=2),
+    Api(key=ApiKey.DELETE_GROUPS, lowest=0, highest=2, flexible_from=2),
     Api(key=ApiKey.INCREMENTAL_ALTER_CONFIGS, lowest=0, highest=1, flexible_from=1),
+    Api(key=ApiKey.OFFSET_DELETE, lowest=0, highest=0, flexible_from=NEVER_FLEXIBLE),
     Api(key=ApiKey.DESCRIBE_CLUSTER, lowest=0, highest=2, flexible_from=0),
     Api(key=ApiKey.DESCRIBE_TOPIC_PARTITIONS, lowest=0, highest=0, flexible_from=0),
 )

@@ -112,12 +112,65 @@ def _describe_log_dirs(_: int, request: Request, code: ErrorCode, __: str) -> An
     return {"error_code": code, "results": [{"error_code": code, "log_dir": "", "topics": []}]}
 
 
+def _offset_commit(_: int, request: Request, code: ErrorCode, __: str) -> Answer:
+    return {
+        "topics": [
+            {
+                "name": topic.name,
+                "partitions": [{"partition_index": one.partition_index, "error_code": code} for one in topic.partitions],
+            }
+            for topic in request.topics
+        ]
+    }
+
+
+def _offset_fetch(version: int, request: Request, code: ErrorCode, _: str) -> Answer:
+    if version >= _FETCHES_GROUPS:
+        return {"groups": [{"group_id": one.group_id, "topics": [], "error_code": code} for one in request.groups]}
+    return {
+        "error_code": code,
+        "topics": [
+            {
+                "name": topic.name,
+                "partitions": [
+                    {"partition_index": one, "committed_offset": -1, "metadata": "", "error_code": code}
+                    for one in topic.partition_indexes
+                ],
+            }
+            for topic in request.topics or ()
+        ],
+    }
+
+
+def _find_coordinator(version: int, request: Request, code: ErrorCode, message: str) -> Answer:
+    told = {"node_id": -1, "host": "", "port": -1, "error_code": code, "error_message": message}
+    if version >= _FINDS_COORDINATORS:
+        return {"coordinators": [{"key": key, **told} for key in request.coordinator_keys]}
+    return told
+
+
+def _describe_groups(_: int, request: Request, code: ErrorCode, message: str) -> Answer:
+    told = {"group_state": "", "protocol_type": "", "protocol_data": "", "members": []}
+    return {"groups": [{"error_code": code, "error_message": message, "group_id": name, **told} for name in request.groups]}
+
+
+def _delete_groups(_: int, request: Request, code: ErrorCode, __: str) -> Answer:
+    return {"results": [{"group_id": name, "error_code": code} for name in request.groups_names]}
+
+
+_FINDS_COORDINATORS: Final = 4
+_FETCHES_GROUPS: Final = 8
 _DELETES_BY_ID: Final = 6
 _SPECIAL: Final[Mapping[int, Callable[[int, Request, ErrorCode, str], Answer | None]]] = {
     ApiKey.PRODUCE: _produce,
     ApiKey.FETCH: _fetch,
     ApiKey.METADATA: _metadata,
     ApiKey.LIST_OFFSETS: _list_offsets,
+    ApiKey.OFFSET_COMMIT: _offset_commit,
+    ApiKey.OFFSET_FETCH: _offset_fetch,
+    ApiKey.FIND_COORDINATOR: _find_coordinator,
+    ApiKey.DESCRIBE_GROUPS: _describe_groups,
+    ApiKey.DELETE_GROUPS: _delete_groups,
     ApiKey.CREATE_TOPICS: _create_topics,
     ApiKey.DELETE_TOPICS: _delete_topics,
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: _describe_topic_partitions,

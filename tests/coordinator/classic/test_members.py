@@ -8,7 +8,7 @@ import zlib
 
 import pytest
 
-from penstock.coordinator.classic.assignments import assigned_queues, owners
+from penstock.coordinator.classic.assignments import assigned_queues, owners, subscribed_topics
 from penstock.coordinator.classic.members import ClassicGroup, ClassicMember, ClassicProtocol, decode_members, encode_members
 from penstock.log.errors import DataDamaged, LimitExceeded, NewerFormatError
 
@@ -89,3 +89,10 @@ def test_a_cut_assignment_says_nothing(cut: int) -> None:
 )
 def test_forged_counts_say_nothing(data: bytes) -> None:
     assert assigned_queues(data) == []
+
+
+def test_subscriptions_are_read() -> None:
+    told = struct.pack(">hih6sh6s", 3, 2, 6, b"orders", 6, b"events") + b"\xff\xff\xff\xff"
+    assert subscribed_topics(told) == ["orders", "events"]
+    assert subscribed_topics(told[:15]) == []
+    assert subscribed_topics(b"") == []

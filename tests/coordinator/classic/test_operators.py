@@ -100,3 +100,17 @@ async def test_an_earlier_version_is_told_that_the_group_is_not_for_it() -> None
     async with aio.Lake(MemoryStore()) as lake:
         await with_messages(lake)
         assert b'"format":2' in encode_group(await begin(lake))
+
+
+async def test_records_are_read_by_name() -> None:
+    async with aio.Lake(MemoryStore()) as lake:
+        groups = lake.coordination.groups
+        await groups.ensure_kafka(GROUP)
+        await lake.create_group("gone")
+        await lake.delete_group("gone")
+        found = await groups.read_these([GROUP, "gone", "never-made"])
+        assert {name: None if one is None else one.protocol for name, one in found.items()} == {
+            GROUP: GroupProtocol.KAFKA,
+            "gone": None,
+            "never-made": None,
+        }

@@ -8,7 +8,7 @@ import pytest
 
 from penstock import aio
 from penstock.coordinator.cells.keys import GATEWAYS
-from penstock.gateway.peers.entries import GatewayEntry
+from penstock.gateway.peers.entries import SURE_S, GatewayEntry
 from penstock.gateway.peers.registry import PeerRegistry
 from penstock.log.runtime.runtime import SystemClock
 
@@ -60,3 +60,27 @@ def test_signed_and_unsigned_gateways_of_a_lake_warn_and_do_not_send_clients_to_
         "gateway unsigned at h:3 serves this lake without asking for ",
         "gateway unsigned at h:3 serves this lake without asking for ",
     ]
+
+
+async def test_a_gateway_that_cannot_renew_its_entry_knows_when_others_count_it_no_longer() -> None:
+    async with aio.connect("memory://") as lake:
+        clock = StandingClock()
+        one = PeerRegistry(GATEWAYS, "one", clock)
+        assert not one.is_counted()
+        await one.join(lake.coordination, GatewayEntry("h", 1))
+        clock.now_s += SURE_S - 1
+        assert one.is_counted()
+        clock.now_s += 1
+        assert not one.is_counted()
+        await one._renew_once()
+        assert one.is_counted()
+        await one.leave()
+
+
+class StandingClock(SystemClock):
+    """Time passes when the test says so."""
+
+    now_s = 1_000.0
+
+    def monotonic_s(self) -> float:
+        return self.now_s

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from penstock.gateway.kafka.groups.calls import Leaver, Sync, commit, heartbeat, leave, sync
-from penstock.gateway.kafka.groups.joining import Join, join
-from penstock.gateway.kafka.groups.membership import (
+from penstock.gateway.kafka.groups.membership.calls import Leaver, Sync, commit, heartbeat, leave, sync
+from penstock.gateway.kafka.groups.membership.group import (
     Answer,
     Group,
     GroupLimits,
@@ -16,7 +15,8 @@ from penstock.gateway.kafka.groups.membership import (
     JoinProtocol,
     SyncAnswer,
 )
-from penstock.gateway.kafka.groups.rebalancing import expired
+from penstock.gateway.kafka.groups.membership.joining import Join, join
+from penstock.gateway.kafka.groups.membership.rebalancing import expired
 from penstock.gateway.kafka.wire.errors import ErrorCode
 
 SESSION_S = 10.0

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from penstock.gateway.kafka.groups.calls import Leaver, kicked
-from penstock.gateway.kafka.groups.membership import Group, GroupLimits, GroupState
-from penstock.gateway.kafka.groups.rebalancing import next_due_s, postponed
+from penstock.gateway.kafka.groups.membership.calls import Leaver, kicked
+from penstock.gateway.kafka.groups.membership.group import Group, GroupLimits, GroupState
+from penstock.gateway.kafka.groups.membership.rebalancing import next_due_s, postponed
 from penstock.gateway.kafka.wire.errors import ErrorCode
 from tests.gateway.kafka.groups.members import REBALANCE_S, SESSION_S, Play, stable
 

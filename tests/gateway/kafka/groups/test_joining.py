@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.gateway.kafka.groups.membership import GroupLimits, GroupState, JoinProtocol
+from penstock.gateway.kafka.groups.membership.group import GroupLimits, GroupState, JoinProtocol
 from penstock.gateway.kafka.wire.errors import ErrorCode
 from tests.gateway.kafka.groups.members import REBALANCE_S, SESSION_S, Play, stable
 

@@ -7,8 +7,8 @@ import random
 
 import pytest
 
-from penstock.gateway.kafka.groups.membership import Answer, Group, GroupLimits, GroupState, JoinAnswer, JoinProtocol
-from penstock.gateway.kafka.groups.rebalancing import next_due_s
+from penstock.gateway.kafka.groups.membership.group import Answer, Group, GroupLimits, GroupState, JoinAnswer, JoinProtocol
+from penstock.gateway.kafka.groups.membership.rebalancing import next_due_s
 from penstock.gateway.kafka.wire.errors import ErrorCode
 from tests.gateway.kafka.groups.members import Play
 

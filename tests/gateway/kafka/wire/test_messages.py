@@ -17,6 +17,7 @@ from penstock.gateway.kafka.wire.apis import APIS, Api, ApiKey
 from penstock.gateway.kafka.wire.errors import KafkaRefusal
 from penstock.gateway.kafka.wire.messages import decode_request, encode_answer
 from penstock.gateway.kafka.wire.shapes import ITEMS_MAX
+from tests.gateway.kafka.wire.group_requests import GROUP_REQUESTS, group_request
 
 EVERY = [(api, version) for api in APIS.values() for version in range(api.lowest, api.highest + 1)]
 ID = uuid.UUID(int=5)
@@ -113,6 +114,8 @@ def request(key: ApiKey, version: int) -> bytes:
             made = admin.DescribeTopicPartitionsRequest(version=version, topics=[topic], cursor=None)
         case _ if key in OF_CONFIGS:
             made = config_request(key, version)
+        case _ if key in GROUP_REQUESTS:
+            made = group_request(key, version)
         case _:
             made = producer.ProduceRequest(version=version, transactional_id=None, acks=1, timeout_ms=5, topic_data=[])
     encoded: bytes = made.encode()

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ..wire.errors import ErrorCode
-from .membership import (
+from ...wire.errors import ErrorCode
+from .group import (
     Group,
     GroupLimits,
     GroupState,

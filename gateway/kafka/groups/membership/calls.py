@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from ..wire.errors import ErrorCode
-from .membership import Answer, Group, GroupLimits, GroupState, GroupStep, SyncAnswer, dismissed, synced_answer
+from ...wire.errors import ErrorCode
+from .group import Answer, Group, GroupLimits, GroupState, GroupStep, SyncAnswer, dismissed, synced_answer
 from .rebalancing import joined_if_all, removed
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final, TypeAlias
 
-from ..wire.errors import ErrorCode
+from ...wire.errors import ErrorCode
 
 NO_GENERATION: Final = -1
 
@@ -221,6 +221,8 @@ class GroupLimits:
     session_s_min: float = 6.0
     session_s_max: float = 1_800.0
     rebalance_s_max: float = 86_400.0
+    groups_max: int = 20_000
+    """The groups of one gateway."""
     members_max: int = 1_000
     pending_max: int = 2_000
     """Ids that were given and not used."""

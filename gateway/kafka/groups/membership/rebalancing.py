@@ -6,8 +6,8 @@ import math
 from collections.abc import Collection
 from dataclasses import replace
 
-from ..wire.errors import ErrorCode
-from .membership import (
+from ...wire.errors import ErrorCode
+from .group import (
     Answer,
     Group,
     GroupLimits,

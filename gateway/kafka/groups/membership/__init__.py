@@ -1,0 +1,1 @@
+"""What becomes of the members of one group. Pure."""

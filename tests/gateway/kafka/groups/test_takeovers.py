@@ -1,0 +1,185 @@
+"""Coordinators die, overlap, and carry out operators' orders; members go on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from penstock import aio
+from penstock.coordinator.cells.keys import classic_key, positions_key
+from penstock.gateway.kafka.groups.coordinator import HOLD_S
+from penstock.gateway.kafka.groups.membership.group import GroupState
+from penstock.gateway.kafka.wire.apis import ApiKey
+from penstock.gateway.kafka.wire.errors import ErrorCode
+from penstock.log import TopicSettings
+from tests.gateway.kafka.groups.stage import Gateway, Member, commit, fetch, open_lake, together
+from tests.gateway.kafka.stage import until
+
+
+@asynccontextmanager
+async def two_gateways() -> AsyncIterator[tuple[Gateway, Gateway]]:
+    """Each believes to be alone."""
+    async with open_lake() as lake:
+        both = Gateway(lake, "g0"), Gateway(lake, "g1")
+        yield both
+        for one in both:
+            await one.close()
+
+
+async def test_members_go_on_without_a_rebalance_when_their_coordinator_dies() -> None:
+    async with two_gateways() as (dead, heir):
+        a, b = Member(dead), Member(dead, instance="i")
+        await together(a, b)
+        assert await a.commit("orders", {0: 5}) == {0: 0}
+        a.gateway = b.gateway = heir
+        assert [await a.beat(), await b.beat()] == [0, 0]
+        assert await b.commit("orders", {1: 7}) == {1: 0}
+        assert await fetch(heir, "billing", "orders", 0, 1) == {0: 5, 1: 7}
+        assert await b.sync() == 0
+        assert b.assignment == b.id.encode()
+
+
+async def test_a_rebalance_that_its_coordinator_did_not_live_to_end_is_begun_again() -> None:
+    async with two_gateways() as (dead, heir):
+        a, b = Member(dead), Member(dead)
+        await a.enter()
+        joining = asyncio.ensure_future(b.join())
+        await until(lambda: dead.coordinator.groups["billing"].group.state is GroupState.PREPARING)
+        await a.join()
+        await joining
+        a.gateway = b.gateway = heir
+        assert await a.sync(**{a.id: b"x", b.id: b"y"}) == ErrorCode.ILLEGAL_GENERATION
+        assert await b.sync() == ErrorCode.UNKNOWN_MEMBER_ID
+        b.id = ""
+        await together(a, b)
+        assert a.generation == b.generation
+
+
+async def test_a_former_coordinator_writes_nothing() -> None:
+    async with two_gateways() as (former, present):
+        member = Member(former)
+        await member.enter()
+        assert await member.commit("orders", {0: 5}) == {0: 0}
+        assert await fetch(present, "billing", "orders", 0) == {0: 5}
+        assert await member.commit("orders", {0: 6}) == {0: ErrorCode.NOT_COORDINATOR}
+        assert await member.beat() == ErrorCode.COORDINATOR_NOT_AVAILABLE, "it is left to the other for some seconds"
+        assert HOLD_S > 1
+        assert await fetch(present, "billing", "orders", 0) == {0: 5}
+
+
+async def test_a_former_coordinator_ends_no_rebalance() -> None:
+    async with two_gateways() as (former, present):
+        member = Member(former)
+        await member.join()
+        assert await fetch(present, "billing", "orders", 0) == {0: -1}
+        assert await member.sync(**{member.id: b"x"}) == ErrorCode.NOT_COORDINATOR
+        member.gateway = present
+        assert await member.beat() == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+async def test_who_waits_is_told_when_its_coordinator_gives_up() -> None:
+    async with two_gateways() as (former, _):
+        a, b = Member(former), Member(former)
+        await a.enter()
+        joining = asyncio.ensure_future(b.join())
+        await until(lambda: former.coordinator.groups["billing"].group.state is GroupState.PREPARING)
+        await former.close()
+        assert await joining == ErrorCode.NOT_COORDINATOR
+
+
+async def test_a_reset_sends_members_away_and_is_carried_out() -> None:
+    async with two_gateways() as (one, _):
+        member = Member(one)
+        await member.enter()
+        await member.commit("orders", {0: 5, 1: 6})
+        await reset(one.lake, 0)
+        await one.coordinator.look()
+        assert await member.beat() == ErrorCode.UNKNOWN_MEMBER_ID
+        assert await member.commit("orders", {0: 7}) == {0: ErrorCode.UNKNOWN_MEMBER_ID}
+        assert await fetch(one, "billing", "orders", 0, 1) == {0: 0, 1: 6}
+        member.id = ""
+        await member.enter()
+        assert await member.commit("orders", {0: 1}) == {0: 0}
+        await one.coordinator.look()
+        assert await member.beat() == 0
+        assert await fetch(one, "billing", "orders", 0) == {0: 1}
+
+
+async def reset(lake: aio.Lake, queue: int) -> None:
+    await lake.reset_offsets("billing", "orders", "earliest", queues=[queue])
+
+
+async def test_a_reset_is_carried_out_by_whoever_takes_the_group_over() -> None:
+    async with two_gateways() as (dead, heir):
+        member = Member(dead)
+        await member.enter()
+        await member.commit("orders", {0: 5, 1: 6})
+        await reset(dead.lake, 0)
+        member.gateway = heir
+        assert await member.commit("orders", {0: 7}) == {0: ErrorCode.UNKNOWN_MEMBER_ID}
+        assert await fetch(heir, "billing", "orders", 0, 1) == {0: 0, 1: 6}
+        member.id = ""
+        await member.enter()
+        third = Gateway(heir.lake, "g2")
+        member.gateway = third
+        assert await member.beat() == 0, "it was carried out, so nobody is sent away again"
+        await third.close()
+
+
+async def test_a_group_that_an_operator_deletes_is_gone() -> None:
+    async with two_gateways() as (one, _):
+        member = Member(one)
+        await member.enter()
+        await member.commit("orders", {0: 5})
+        await one.lake.delete_group("billing", force=True)
+        await one.coordinator.look()
+        assert await member.beat() == ErrorCode.UNKNOWN_MEMBER_ID
+        member.id = ""
+        await member.enter()
+        assert member.generation > 1
+        assert await fetch(one, "billing", "orders", 0) == {0: -1}
+
+
+async def test_commits_that_come_during_a_write_share_the_next() -> None:
+    async with two_gateways() as (one, _):
+        await commit(one, "billing", "orders", {0: 0})
+        cells = one.lake.coordination.cells
+        before = await cells.read(key := positions_key("billing", "orders"))
+        assert before is not None
+        written: list[str] = []
+        put = one.lake.coordination.table.put
+
+        async def counted(key: str, data: bytes, **rest: object) -> object:
+            written.append(key)
+            return await put(key, data, **rest)  # type: ignore[arg-type]
+
+        cells._table.put = counted  # type: ignore[method-assign, assignment]
+        codes = await asyncio.gather(*(commit(one, "billing", "orders", {n % 4: n}) for n in range(100)))
+        assert all(not code for one_of in codes for code in one_of.values())
+        assert await fetch(one, "billing", "orders", 0, 1, 2, 3) == {0: 96, 1: 97, 2: 98, 3: 99}
+        assert 1 <= written.count(key) <= 4
+        assert classic_key("billing") not in written
+
+
+async def test_what_no_cell_holds_is_refused_and_the_rest_stays() -> None:
+    async with open_lake() as lake:
+        await lake.create_topic("many", TopicSettings(queues=64))
+        one = Gateway(lake, "g0")
+        codes = [await commit(one, "billing", "many", {queue: 1}, metadata="é" * 2_048) for queue in range(64)]
+        refused = sum(code == ErrorCode.OFFSET_METADATA_TOO_LARGE for found in codes for code in found.values())
+        assert 0 < refused < 30
+        assert await commit(one, "billing", "many", {0: 2}) == {0: 0}
+        assert await fetch(one, "billing", "many", 0) == {0: 2}
+        await one.close()
+
+
+async def test_many_first_calls_take_a_group_over_once() -> None:
+    async with two_gateways() as (dead, heir):
+        members = [Member(dead) for _ in range(3)]
+        await together(*members)
+        for member in members:
+            member.gateway = heir
+        assert await asyncio.gather(*(member.beat() for member in members)) == [0, 0, 0]
+        assert await asyncio.gather(*(member.beat() for member in members)) == [0, 0, 0]
+        assert len((await heir.ask(ApiKey.DESCRIBE_GROUPS, groups=["billing"])).groups[0].members) == 3
