@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from tests.simulation.classic.mutants import MUTANTS as OF_CLASSIC
 from tests.simulation.consumers.mutants import MUTANTS as OF_CONSUMERS
 from tests.simulation.gateways.mutants import MUTANTS as OF_GATEWAYS
 from tests.simulation.leases.mutants import MUTANTS as OF_LEASES
@@ -25,6 +26,7 @@ MUTANTS: Mapping[str, Mutant] = {
         "receiving": OF_RECEIVING,
         "repeating": OF_REPEATING,
         "gateways": OF_GATEWAYS,
+        "classic": OF_CLASSIC,
         "letters": OF_LETTERS,
         "timers": OF_TIMERS,
         "transactions": OF_TRANSACTIONS,

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from ....coordinator import Coordination
+from ....coordinator.access.grants import Verb
 from ....coordinator.cells.keys import QUEUES, classic_key
 from ....coordinator.classic.members import ClassicGroup, decode_members
 from ....coordinator.groups.record import GroupProtocol, GroupRecord
@@ -34,6 +35,7 @@ class GroupAdministration:
 
     async def _described(self, name: str, call: KafkaCall) -> Fields:
         try:
+            call.rights.check(Verb.JOIN, name)
             group = await self._coordinator.group(name, tls=call.session.is_tls)
             if group is None and call.version >= _TELLS_UNKNOWN_FROM:
                 raise KafkaRefusal(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {name}")
@@ -64,7 +66,8 @@ class GroupAdministration:
         records = {
             name: one for name, one in (await self._coordination.groups.all()).items() if one.protocol is GroupProtocol.KAFKA
         }
-        own = [name for name in records if await self._coordinator.is_own(name, tls=call.session.is_tls)]
+        allowed = [name for name in records if call.rights.has(Verb.JOIN, name)]
+        own = [name for name in allowed if await self._coordinator.is_own(name, tls=call.session.is_tls)]
         known = {name: group.group for name, group in self._coordinator.groups.items() if not group.is_lost}
         stored = await self._stored([name for name in own if name not in known], records)
         found: list[tuple[str, str, str]] = []
@@ -92,6 +95,7 @@ class GroupAdministration:
 
     async def _deleted(self, name: str, call: KafkaCall) -> ErrorCode:
         try:
+            call.rights.check(Verb.JOIN, name)
             code = await self._coordinator.delete(name, tls=call.session.is_tls)
         except (KafkaRefusal, PenstockError) as error:
             code = group_refusal(error).code

@@ -215,20 +215,20 @@ class CoordinatedGroup:
 
     # --- Positions --------------------------------------------------------------------------------------------------------------
 
-    async def may_commit(self, member_id: str, instance_id: str | None, generation: int) -> int:
-        """Returns a number for `commit`, which is void when an operator resets the group."""
+    async def may_commit(self, member_id: str, instance_id: str | None, generation: int) -> tuple[int, int]:
+        """Returns what `commit` asks for. It is void when the group's next generation begins, or an operator resets it."""
         async with self._lock:
             self._check()
             self.group, code = commit(self.group, member_id, instance_id, generation, self._clock.monotonic_s())
             if code is not ErrorCode.NONE:
                 raise KafkaRefusal(code, f"the member may not commit for group {self.name}")
-            return self._resets
+            return self.group.generation, self._resets
 
-    async def commit(self, positions: TopicPositions, queues: Mapping[int, CommittedPosition], allowed: int) -> None:
-        """Return when they are durable. ``allowed``: the number of `may_commit`."""
+    async def commit(self, positions: TopicPositions, queues: Mapping[int, CommittedPosition], allowed: tuple[int, int]) -> None:
+        """Return when they are durable. ``allowed``: the answer of `may_commit`."""
         self._check()
-        if allowed != self._resets:
-            raise KafkaRefusal(ErrorCode.UNKNOWN_MEMBER_ID, f"group {self.name} was reset meanwhile")
+        if allowed != (self.group.generation, self._resets):
+            raise KafkaRefusal(ErrorCode.ILLEGAL_GENERATION, f"group {self.name} has gone on meanwhile")
         await self._guarded(positions.commit(queues))
 
     async def delete_positions(self, positions: TopicPositions, queues: Iterable[int]) -> None:

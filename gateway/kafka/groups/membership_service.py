@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from ....coordinator.access.grants import Verb
 from ....coordinator.groups.record import GroupMixed
 from ....log.errors import PenstockError
 from ....log.runtime.runtime import Runtime
@@ -48,6 +49,7 @@ class MembershipService:
         try:
             if key_type != GROUP_KEY:
                 raise KafkaRefusal(ErrorCode.INVALID_REQUEST, "only groups have coordinators here: there are no transactions")
+            call.rights.check(Verb.JOIN, name)
             peer = await self._coordinator.coordinator(name, tls=call.session.is_tls)
         except (KafkaRefusal, PenstockError) as error:
             refusal = group_refusal(error)
@@ -70,6 +72,7 @@ class MembershipService:
         }
 
     async def join_group(self, request: Request, call: KafkaCall) -> Fields:
+        call.rights.check(Verb.JOIN, request.group_id)
         asked = self._join(request, call)
         try:
             group = await self._coordinator.group(request.group_id, tls=call.session.is_tls, creates=not request.member_id)
@@ -124,6 +127,7 @@ class MembershipService:
         return asked
 
     async def sync_group(self, request: Request, call: KafkaCall) -> Fields:
+        call.rights.check(Verb.JOIN, request.group_id)
         assignments = {one.member_id: bytes(one.assignment) for one in request.assignments}
 
         def asked(number: int) -> Sync:
@@ -151,6 +155,7 @@ class MembershipService:
         }
 
     async def heartbeat(self, request: Request, call: KafkaCall) -> Fields:
+        call.rights.check(Verb.JOIN, request.group_id)
         try:
             group = await self._coordinator.group(request.group_id, tls=call.session.is_tls)
             code = await _known(group, request).heartbeat(request.member_id, request.group_instance_id, request.generation_id)
@@ -159,6 +164,7 @@ class MembershipService:
         return {"throttle_time_ms": 0, "error_code": code}
 
     async def leave_group(self, request: Request, call: KafkaCall) -> Fields:
+        call.rights.check(Verb.JOIN, request.group_id)
         together = call.version >= _LEAVES_TOGETHER_FROM
         leavers = (
             [Leaver(one.member_id, one.group_instance_id) for one in request.members]

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from ....coordinator.access.grants import Verb
 from ....coordinator.classic.assignments import subscribed_topics
 from ....coordinator.classic.positions import CommittedPosition
 from ....log.errors import PenstockError, TopicDeleted, TopicNotFound
@@ -16,6 +17,7 @@ from ....log.topic.topics import Topic
 from ..server.calls import KafkaCall
 from ..wire.errors import ErrorCode, KafkaRefusal, refusal_of
 from ..wire.messages import Fields, Request
+from ..wire.names import topic_of
 from .answers import group_refusal
 from .coordinated_group import CoordinatedGroup
 from .coordinator import GroupCoordinator
@@ -53,7 +55,8 @@ class OffsetsOfGroups:
     async def offset_commit(self, request: Request, call: KafkaCall) -> Fields:
         codes: Codes = {}
         try:
-            wanted = await self._checked(request, codes)
+            call.rights.check(Verb.JOIN, request.group_id)
+            wanted = await self._checked(request, call, codes)
             group, allowed = await self._allowed(request, call)
             await asyncio.gather(*(self._commit(group, name, one, allowed, codes) for name, one in wanted.items()))
         except (KafkaRefusal, PenstockError) as error:
@@ -62,11 +65,12 @@ class OffsetsOfGroups:
         call.code = next((code for code in codes.values() if code), ErrorCode.NONE)
         return {"throttle_time_ms": 0, "topics": _told(request.topics, codes)}
 
-    async def _checked(self, request: Request, codes: Codes) -> dict[str, _TopicCommit]:
+    async def _checked(self, request: Request, call: KafkaCall, codes: Codes) -> dict[str, _TopicCommit]:
         """What can be committed; the codes of all else are noted."""
         wanted: dict[str, _TopicCommit] = {}
         for asked in request.topics:
             try:
+                call.rights.check(Verb.RECEIVE, topic_of(asked.name))
                 topic = await self._topic(asked.name)
             except (KafkaRefusal, PenstockError) as error:
                 code = _topic_code(error)
@@ -84,7 +88,7 @@ class OffsetsOfGroups:
                     )
         return {name: commit for name, commit in wanted.items() if commit.queues}
 
-    async def _allowed(self, request: Request, call: KafkaCall) -> tuple[CoordinatedGroup, int]:
+    async def _allowed(self, request: Request, call: KafkaCall) -> tuple[CoordinatedGroup, tuple[int, int]]:
         generation, member_id = request.generation_id_or_member_epoch, request.member_id
         group = await self._coordinator.group(request.group_id, tls=call.session.is_tls, creates=generation < 0 and not member_id)
         if group is None:
@@ -93,7 +97,9 @@ class OffsetsOfGroups:
             raise KafkaRefusal(code, f"there is no group {request.group_id}")
         return group, await group.may_commit(member_id, request.group_instance_id, generation)
 
-    async def _commit(self, group: CoordinatedGroup, name: str, commit: _TopicCommit, allowed: int, codes: Codes) -> None:
+    async def _commit(
+        self, group: CoordinatedGroup, name: str, commit: _TopicCommit, allowed: tuple[int, int], codes: Codes
+    ) -> None:
         try:
             positions = await self._begun(group, name, commit.topic)
             await group.commit(positions, commit.queues, allowed)
@@ -131,12 +137,14 @@ class OffsetsOfGroups:
 
     async def _of_group(self, name: str, topics: Sequence[Request] | None, call: KafkaCall) -> list[Fields]:
         """Raises as `GroupCoordinator.group`."""
+        call.rights.check(Verb.JOIN, name)
         group = await self._coordinator.group(name, tls=call.session.is_tls)
         if topics is not None:
-            return [await self._some_of(group, one.name, one.partition_indexes) for one in topics]
+            return [await self._some_of(group, one.name, one.partition_indexes, call) for one in topics]
         if group is None:
             return []
-        found = [await self._all_of(group, one) for one in sorted(group.record.positions)]
+        allowed = [one for one in sorted(group.record.positions) if call.rights.has(Verb.RECEIVE, one)]
+        found = [await self._all_of(group, one) for one in allowed]
         return [one for one in found if one["partitions"]]
 
     async def _all_of(self, group: CoordinatedGroup, name: str) -> Fields:
@@ -144,7 +152,10 @@ class OffsetsOfGroups:
         queues = {} if positions is None else positions.queues
         return {"name": name, "partitions": [_present_position(queue, one) for queue, one in sorted(queues.items())]}
 
-    async def _some_of(self, group: CoordinatedGroup | None, name: str, queues: Iterable[int]) -> Fields:
+    async def _some_of(self, group: CoordinatedGroup | None, name: str, queues: Iterable[int], call: KafkaCall) -> Fields:
+        if not call.rights.has(Verb.RECEIVE, name):
+            call.code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            return {"name": name, "partitions": [{**_absent(queue), "error_code": call.code} for queue in queues]}
         positions = None if group is None else await self._present(group, name)
         known = {} if positions is None else positions.queues
         return {
@@ -156,13 +167,17 @@ class OffsetsOfGroups:
         if name not in group.record.positions:
             return None
         try:
-            return await group.positions(name, life=(await self._topic(name)).life)
+            found = await group.positions(name, life=(await self._topic(name)).life)
         except (TopicNotFound, TopicDeleted):
             return None
+        if found is not None:
+            await found.settled()
+        return found
 
     # --- Deletion ---------------------------------------------------------------------------------------------------------------
 
     async def offset_delete(self, request: Request, call: KafkaCall) -> Fields:
+        call.rights.check(Verb.JOIN, request.group_id)
         codes: Codes = {}
         try:
             group = await self._coordinator.group(request.group_id, tls=call.session.is_tls)
@@ -205,10 +220,9 @@ def _told(topics: Iterable[Request], codes: Codes) -> list[Fields]:
 
 def _topic_code(error: Exception) -> ErrorCode:
     code = refusal_of(error).code
-    known = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-    if code is ErrorCode.INVALID_REQUEST:  # no topic can have such a name
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    return code if code in known else group_refusal(error).code
+    if code in (ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION  # no topic can have such a name
+    return code if code is ErrorCode.TOPIC_AUTHORIZATION_FAILED else group_refusal(error).code
 
 
 def _position_code(asked: Request, topic: Topic) -> ErrorCode:

@@ -83,24 +83,36 @@ class TopicPositions:
             self._writing = asyncio.ensure_future(self._write())
         await asyncio.shield(ours)
 
+    async def settled(self) -> None:
+        """Return when all commits that were accepted before are durable, or have failed. Whoever begins then misses none of them."""
+        while self._writing is not None:
+            await asyncio.wait([self._writing])
+
     async def delete(self, queues: set[int]) -> None:
         """Forget positions. Raises as `open`."""
         async with self._lock:
             await self._cell.change_known(lambda found: self._without(self._changed(found, {}), queues))
 
     async def _write(self) -> None:
-        while self._next is not None:
-            async with self._lock:
-                told, taken = self._next, self._waiting
-                self._next, self._waiting = None, {}
-                try:
-                    await self._cell.change_known(lambda found, taken=taken: self._changed(found, taken))  # type: ignore[misc]
-                except Exception as error:  # noqa: BLE001 - whoever waits has to hear of it
-                    told.set_exception(error)
-                    told.exception()  # perhaps nobody waits any more
-                else:
-                    told.set_result(None)
-        self._writing = None
+        try:
+            while self._next is not None:
+                async with self._lock:
+                    await self._write_waiting()
+        finally:
+            self._writing = None
+
+    async def _write_waiting(self) -> None:
+        told, taken = self._next, self._waiting
+        if told is None:
+            return  # a reset was carried out meanwhile
+        self._next, self._waiting = None, {}
+        try:
+            await self._cell.change_known(lambda found: self._changed(found, taken))
+        except Exception as error:  # noqa: BLE001 - whoever waits has to hear of it
+            told.set_exception(error)
+            told.exception()  # perhaps nobody waits any more
+        else:
+            told.set_result(None)
 
     def _changed(self, found: CommittedPositions, taken: Mapping[int, CommittedPosition]) -> CommittedPositions:
         if found.epoch > self._epoch:

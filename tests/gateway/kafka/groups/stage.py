@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
 from penstock import aio
+from penstock.gateway.access.rights import CallerRights
 from penstock.gateway.kafka.groups.coordinator import GroupCoordinator
 from penstock.gateway.kafka.groups.handlers import group_handlers
 from penstock.gateway.kafka.groups.membership.group import GroupLimits
-from penstock.gateway.kafka.server.calls import KafkaCall, KafkaSession
+from penstock.gateway.kafka.server.calls import AdmitAll, Handler, KafkaCall
+from penstock.gateway.kafka.server.session import KafkaSession
 from penstock.gateway.kafka.wire.apis import APIS, ApiKey
 from penstock.gateway.kafka.wire.errors import KafkaRefusal, refusal_of
 from penstock.gateway.kafka.wire.messages import decode_request, encode_answer
@@ -52,22 +54,36 @@ class Gateway:
         )
         self.handlers = group_handlers(self.coordinator, lake.coordination, lake.runtime, topic=lake.topic)
 
-    async def ask(self, key: ApiKey, version: int | None = None, /, *, client: str = "app", **fields: object) -> Any:
+    async def ask(self, key: ApiKey, version: int | None = None, /, **fields: Any) -> Any:
         """The answer to a request of a version, by default of the highest."""
-        api = APIS[key]
-        version = api.highest if version is None else version
-        body = memoryview(group_request(key, version, fields).encode())
-        call = KafkaCall(api, version, 1, client, KafkaSession("10.0.0.1", 1234), len(body))
-        asked = decode_request(api, version, body)
-        try:
-            answer = await self.handlers[key](asked, call)
-        except (KafkaRefusal, PenstockError) as error:  # as the server does
-            answer = refused(api, version, asked, refusal_of(error))
-        assert isinstance(answer, dict)
-        return message_class(key, "Response").decode(encode_answer(api, version, answer), version=version)
+        return await ask(self.handlers, key, version, "app", fields)
 
     async def close(self) -> None:
         await self.coordinator.close()
+
+
+async def ask(
+    handlers: Mapping[ApiKey, Handler],
+    key: ApiKey,
+    version: int | None,
+    client: str,
+    fields: Mapping[str, Any],
+    rights: CallerRights | None = None,
+) -> Any:
+    """A handler's answer to a request as it is encoded and decoded on its way."""
+    api = APIS[key]
+    version = api.highest if version is None else version
+    body = memoryview(group_request(key, version, fields).encode())
+    call = KafkaCall(
+        api, version, 1, client, KafkaSession("10.0.0.1", 1234), len(body), AdmitAll(), rights=rights or CallerRights()
+    )
+    asked = decode_request(api, version, body)
+    try:
+        answer = await handlers[key](asked, call)
+    except (KafkaRefusal, PenstockError) as error:  # as the server does
+        answer = refused(api, version, asked, refusal_of(error))
+    assert isinstance(answer, dict)
+    return message_class(key, "Response").decode(encode_answer(api, version, answer), version=version)
 
 
 class Member:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 
+from penstock.coordinator.access.grants import Grant, Verb
+from penstock.gateway.access.rights import CallerRights
 from penstock.gateway.kafka.groups.membership.group import GroupLimits
 from penstock.gateway.kafka.wire.apis import APIS, ApiKey
 from penstock.gateway.kafka.wire.errors import ErrorCode
-from tests.gateway.kafka.groups.stage import Gateway, Member, commit, fetch, gateway, open_lake, together
+from tests.gateway.kafka.groups.stage import Gateway, Member, ask, commit, fetch, gateway, open_lake, together
+from tests.gateway.kafka.wire.group_requests import GROUP_REQUESTS
 
 
 async def test_members_share_a_group() -> None:
@@ -259,3 +263,42 @@ async def test_what_no_cell_holds_is_told_to_the_leader() -> None:
         noise = random.Random(1).randbytes(300_000)
         assert await member.sync(**{member.id: noise}) == ErrorCode.GROUP_MAX_SIZE_REACHED
         assert await member.sync(**{member.id: b"less"}) == 0
+
+
+async def test_rights_are_asked_of_groups_and_topics() -> None:
+    async with gateway() as one:
+        await commit(one, "billing", "orders", {0: 5})
+        join = frozenset({Grant(Verb.JOIN, "billing")})
+
+        async def asked(key: ApiKey, grants: frozenset[Grant], **fields: object) -> Any:
+            return await ask(one.handlers, key, None, "app", fields or GROUP_REQUESTS[key], CallerRights("alice", grants))
+
+        for key in (ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP, ApiKey.HEARTBEAT, ApiKey.LEAVE_GROUP, ApiKey.OFFSET_DELETE):
+            assert (await asked(key, frozenset())).error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED
+            assert (await asked(key, join)).error_code != ErrorCode.GROUP_AUTHORIZATION_FAILED
+        found = await asked(ApiKey.FIND_COORDINATOR, frozenset())
+        assert found.coordinators[0].error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED
+        found = await asked(ApiKey.DELETE_GROUPS, frozenset())
+        assert found.results[0].error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED
+        assert (await asked(ApiKey.LIST_GROUPS, frozenset(), types_filter=[])).groups == []
+        assert (await asked(ApiKey.DESCRIBE_GROUPS, frozenset())).groups[0].error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED
+        await commit(one, "billing", "orders", {0: 5})
+        topics = [{"name": "orders", "partition_indexes": [0]}]
+        for grants, code in (
+            (frozenset(), 0),
+            (join, ErrorCode.TOPIC_AUTHORIZATION_FAILED),
+            (join | {Grant(Verb.RECEIVE, "orders")}, 0),
+        ):
+            group = (await asked(ApiKey.OFFSET_FETCH, grants, groups=[{"group_id": "billing", "topics": topics}])).groups[0]
+            assert group.error_code == (0 if grants else ErrorCode.GROUP_AUTHORIZATION_FAILED)
+            assert [one.error_code for topic in group.topics for one in topic.partitions] == ([code] if grants else [])
+            answer = await asked(
+                ApiKey.OFFSET_COMMIT,
+                grants,
+                group_id="billing",
+                generation_id_or_member_epoch=-1,
+                topics=[{"name": "orders", "partitions": [{"partition_index": 0, "committed_offset": 6}]}],
+            )
+            assert answer.topics[0].partitions[0].error_code == (code if grants else ErrorCode.GROUP_AUTHORIZATION_FAILED)
+        all_topics = (await asked(ApiKey.OFFSET_FETCH, join, groups=[{"group_id": "billing", "topics": None}])).groups[0]
+        assert all_topics.topics == []
