@@ -14,7 +14,7 @@ from ..server.session import KafkaSession
 from ..wire.apis import ApiKey
 
 _BEFORE_PROOF: Final = frozenset({ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
-_FREE: Final = frozenset({ApiKey.FIND_COORDINATOR, ApiKey.HEARTBEAT, ApiKey.LEAVE_GROUP, ApiKey.METADATA})
+_FREE: Final = _BEFORE_PROOF | {ApiKey.FIND_COORDINATOR, ApiKey.HEARTBEAT, ApiKey.LEAVE_GROUP, ApiKey.METADATA}
 """Uncounted calls, which only keep a client alive."""
 
 
@@ -35,14 +35,14 @@ class SaslAuthorizer:
 
     async def admit(self, call: KafkaCall) -> None:
         """Raises `Unauthorized`."""
-        if call.api.key in _BEFORE_PROOF:
-            return
         await self.check_again(call)
         if call.api.key not in _FREE:
             call.throttle_ms = round(1000 * self.principals.limiter.throttle_s(call.principal))
 
     async def check_again(self, call: KafkaCall) -> None:
         """Raises `Unauthorized` without a proof, or when its time is over, or its credential revoked."""
+        if call.api.key in _BEFORE_PROOF:
+            return
         session = call.session
         if not session.principal:
             raise Unauthorized(

@@ -21,9 +21,12 @@ from kafka.protocol.sasl import (
 )
 
 from penstock.coordinator.access.grants import Grant, Verb
+from penstock.gateway.access.refusals import Unauthorized
 from penstock.gateway.kafka.access.sasl import MESSAGE_BYTES_MAX
 from penstock.gateway.kafka.access.scram import HASHES, ScramChallenge
 from penstock.gateway.kafka.gateway import KafkaGateway
+from penstock.gateway.kafka.server.calls import KafkaCall
+from penstock.gateway.kafka.server.session import KafkaSession
 from penstock.gateway.kafka.wire.apis import APIS, ApiKey
 from penstock.gateway.kafka.wire.errors import ErrorCode
 from penstock.gateway.server.options import AccessOptions
@@ -215,6 +218,16 @@ async def test_a_fetch_that_waits_ends_with_its_principal() -> None:
         producer = await gateway.lake.producer("orders")
         await producer.send(Message(b"a secret"))
         assert await client.is_closed(), "the message is not told"
+
+
+async def test_a_proof_that_takes_long_is_no_session_that_ended() -> None:
+    async with asking() as gateway:
+        assert gateway.authorizer is not None
+        session = KafkaSession("127.0.0.1", 1)
+        for key in _BEFORE_PROOF:
+            await KafkaCall(APIS[key], 1, 1, "", session, 10, gateway.authorizer).check_again()
+        with pytest.raises(Unauthorized, match="proves who it is first"):
+            await KafkaCall(APIS[ApiKey.FETCH], 4, 1, "", session, 10, gateway.authorizer).check_again()
 
 
 async def topics_of_another(gateway: KafkaGateway) -> None:

@@ -382,6 +382,29 @@ async def test_who_is_not_admitted_is_cut_off_and_what_is_not_allowed_is_answere
         assert await client.is_closed(), "the session ended during the call"
 
 
+class AsksProof(AdmitAll):
+    """Knows who calls himself known."""
+
+    asks_proof = True
+
+    async def admit(self, call: KafkaCall) -> None:
+        if call.client_id == "known":
+            call.session.principal = "alice"
+
+
+async def test_a_connection_without_a_proof_has_little_time() -> None:
+    limits = ConnectionLimits(proof_s=0.5)
+    async with stage({ApiKey.METADATA: metadata}, limits, AsksProof()) as on:
+        known, stranger = await on.client(), await on.client()
+        known.send(ApiKey.METADATA, 1, ORDERS, client_id=b"known")
+        stranger.send(ApiKey.METADATA, 1, ORDERS)
+        await known.answer()
+        await stranger.answer()
+        assert await stranger.is_closed()
+        known.send(ApiKey.METADATA, 1, ORDERS)
+        await known.answer()
+
+
 class Throttle(AdmitAll):
     """Throttles each call for some time."""
 
