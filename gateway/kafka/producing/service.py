@@ -26,6 +26,8 @@ from .topic_gather import PendingBatch, TopicGather
 
 BATCH_BYTES_MAX: Final = 8 * MIB
 """The largest batch as it is sent."""
+_DRAIN_S: Final = 5.0
+"""The time in which appends for clients that are gone may still begin."""
 _ACKS: Final = frozenset({-1, 0, 1})
 _PRODUCER_ID_BITS: Final = 63
 
@@ -112,8 +114,9 @@ class ProduceService:
                 del self._gathers[incarnation]
 
     async def drain(self) -> None:
-        for gather in list(self._gathers.values()):
-            await gather.drain()
+        gathers = list(self._gathers.values())
+        await asyncio.gather(*(gather.drain(_DRAIN_S) for gather in gathers))
+        for gather in gathers:
             gather.close()
 
 

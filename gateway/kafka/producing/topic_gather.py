@@ -47,6 +47,7 @@ class TopicGather:
         self._appender: IdempotentAppender | None = None
         self._waiting: list[PendingBatch] = []
         self._task: asyncio.Task[None] | None = None
+        self._is_ending = False
 
     @property
     def is_idle(self) -> bool:
@@ -57,10 +58,14 @@ class TopicGather:
         if self.is_idle:
             self._task = asyncio.ensure_future(self._run())
 
-    async def drain(self) -> None:
-        """Return when all that was added is settled."""
-        if self._task is not None:
-            await asyncio.wait((self._task,))
+    async def drain(self, patience_s: float) -> None:
+        """Return when all is settled. After ``patience_s`` no append begins, as each may take its whole time: what waits is refused."""
+        if self._task is None:
+            return
+        await asyncio.wait((self._task,), timeout=patience_s)
+        self._is_ending = True
+        self._refuse_waiting()
+        await asyncio.wait((self._task,))
 
     def close(self) -> None:
         if self._appender is not None:
@@ -80,6 +85,8 @@ class TopicGather:
                         one.fail(error)
             self._waiting = left + self._waiting
             self._refuse_behind(pending)
+            if self._is_ending:
+                self._refuse_waiting()
 
     async def _append(self, pending: list[PendingBatch]) -> list[PendingBatch]:
         """Settle the first ones, and return those for which there was no room."""
@@ -144,6 +151,11 @@ class TopicGather:
         """Take another appender for what follows a deletion or a repair."""
         if isinstance(error, TopicDeleted):
             self.close()
+
+    def _refuse_waiting(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for one in waiting:
+            one.fail(KafkaRefusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the gateway ends"))
 
     def _refuse_behind(self, pending: Sequence[PendingBatch]) -> None:
         """Refuse what waits behind a batch of its producer that was not written: written, it would overtake it."""

@@ -132,3 +132,15 @@ async def test_more_than_one_append_takes_waits_for_the_next() -> None:
         many = [pending(*[b"x"] * 9_000) for _ in range(5)]
         assert await outcomes(gather, *many) == [0, 9_000, 18_000, 27_000, 36_000]
         assert tail.state.entry == before + 3
+
+
+async def test_a_drain_without_patience_writes_what_is_on_its_way_and_refuses_what_waits() -> None:
+    async with gathering() as (_, gather, __):
+        on_its_way, waiting = pending(b"a"), pending(b"b")
+        gather.add(on_its_way)
+        await asyncio.sleep(0)
+        gather.add(waiting)
+        await gather.drain(0)
+        assert await on_its_way.base_offset == 0
+        with pytest.raises(KafkaRefusal):
+            await waiting.base_offset
