@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from penstock.gateway.rocketmq.protocol import rocketmq_pb2 as pb
-from tests.gateway.sdk import Sdk, SdkError
+from tests.gateway.programs import ProgramError
+from tests.gateway.sdk import Sdk
 from tests.waiting import wait_until
 
 PATIENCE_S = 150.0
@@ -149,7 +150,7 @@ def outcome(call: Callable[[], object]) -> str:
     """``OK``, or the protocol's word for the refusal."""
     try:
         call()
-    except SdkError as refused:
+    except ProgramError as refused:
         if refused.code is None:
             return "the SDK refuses"
         return pb.Code.Name(refused.code) if refused.code in pb.Code.values() else str(refused.code)

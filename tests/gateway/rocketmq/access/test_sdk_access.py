@@ -15,7 +15,8 @@ from penstock.coordinator.access.grants import Grant, Verb
 from penstock.coordinator.access.sealing import KEY_BYTES, SealingKeys, new_key
 from tests.gateway.certificates import write_certificate
 from tests.gateway.gateways import gateway
-from tests.gateway.sdk import JAVA, SDKS, Sdk, SdkError, in_turns, sdk
+from tests.gateway.programs import ProgramError
+from tests.gateway.sdk import JAVA, SDKS, Sdk, in_turns, sdk
 from tests.lakes import read_all
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
@@ -55,7 +56,7 @@ def test_a_signed_client_does_what_it_is_granted(client: Sdk, lake: penstock.Lak
     client.call("producer", name="signed", topics=["orders"], **SIGNED)
     client.call("send", name="signed", topic="orders", body=f"by {client.language}")
     assert f"by {client.language}".encode() in [one.body for one in read_all(lake, "orders")]
-    with pytest.raises(SdkError) as raised:
+    with pytest.raises(ProgramError) as raised:
         client.call("send", name="signed", topic="secrets", body="no")
     assert raised.value.code in (40300, None)
     assert not read_all(lake, "secrets")
@@ -68,7 +69,7 @@ def test_a_wrong_secret_sends_nothing(client: Sdk, lake: penstock.Lake) -> None:
         client.call("producer", name="wrong", topics=["orders"], access_key="shop", secret_key="wrong-horse-battery")
         client.call("send", name="wrong", topic="orders", body="no")
 
-    with pytest.raises(SdkError) as raised:
+    with pytest.raises(ProgramError) as raised:
         send_as_another()
     assert raised.value.code in (40100, None)
     assert len(read_all(lake, "orders")) == before

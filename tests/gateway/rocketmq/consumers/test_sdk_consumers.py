@@ -12,7 +12,8 @@ import pytest
 
 import penstock
 from tests.gateway.gateways import RunningGateway, gateway
-from tests.gateway.sdk import PUSHING, RUST, Sdk, SdkError
+from tests.gateway.programs import ProgramError
+from tests.gateway.sdk import PUSHING, RUST, Sdk
 from tests.gateway.sdk import sdk as program
 from tests.waiting import wait_until
 
@@ -68,8 +69,8 @@ def received(sdk: Sdk, name: str, count: int = 1, **stated: Any) -> list[dict[st
     return messages
 
 
-def refused(sdk: Sdk, op: str, **arguments: Any) -> SdkError:
-    with pytest.raises(SdkError) as raised:
+def refused(sdk: Sdk, op: str, **arguments: Any) -> ProgramError:
+    with pytest.raises(ProgramError) as raised:
         sdk.call(op, **arguments)
     return raised.value
 
@@ -263,9 +264,9 @@ def test_groups_and_topics_that_there_are_not(lake: penstock.Lake, sdks: list[Sd
             sdk.call("simple", name="x", group=group, subscriptions=subscriptions, await_s=5, timeout_s=10)
             sdk.call("receive", name="x")
 
-        with pytest.raises(SdkError):
+        with pytest.raises(ProgramError):
             used(f"{topic}-nobody", topic)
-        with pytest.raises(SdkError):
+        with pytest.raises(ProgramError):
             used(topic, f"{topic}-nothing")
 
     together(sdks, play)

@@ -9,7 +9,8 @@ import pytest
 
 import penstock
 from tests.gateway.gateways import gateway
-from tests.gateway.sdk import SDKS, Sdk, SdkError, in_turns, sdk
+from tests.gateway.programs import ProgramError
+from tests.gateway.sdk import SDKS, Sdk, in_turns, sdk
 from tests.lakes import read_all
 from tests.waiting import wait_until
 
@@ -65,7 +66,7 @@ def test_a_delayed_message_is_called_back(client: Sdk, lake: penstock.Lake) -> N
         return  # their SDKs drop the handle that they are given, and have no recall
     assert client.call("recall", name="all", topic=topic(client, "delay"), handle=sent["recall_handle"]) == sent["message_id"]
     assert not lake.waiting(topic(client, "delay"))
-    with pytest.raises(SdkError):
+    with pytest.raises(ProgramError):
         client.call("recall", name="all", topic=topic(client, "delay"), handle=sent["recall_handle"])
 
 
@@ -89,10 +90,10 @@ def test_a_mixed_topic_takes_messages_of_several_types(client: Sdk, lake: pensto
     stored = wait_until(lambda: len(found := read_all(lake, mixed)) == 3 and found, "three messages are visible")
     assert stored
     assert {one.body: one.message_group for one in stored} == {b"plain": None, b"grouped": "g", b"kept": None}
-    with pytest.raises(SdkError):
+    with pytest.raises(ProgramError):
         client.call("send", name="all", topic=mixed, body="later", delay_s=60)
 
 
 def test_a_message_of_another_type_is_refused(client: Sdk) -> None:
-    with pytest.raises(SdkError):
+    with pytest.raises(ProgramError):
         client.call("send", name="all", topic=topic(client, "normal"), body="paid", message_group="g")
