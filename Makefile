@@ -40,7 +40,7 @@ help: ## this list
 		/^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: setup
-setup: $(INSTALLED) java chromium servers sdks postgres mariadb mongodb $(CLASSES) ## .venv, Java, Chromium, Spark's JARs and classes, the test servers and SDKs (all cached)
+setup: $(INSTALLED) java chromium servers sdks kafka-clients postgres mariadb mongodb $(CLASSES) ## .venv, Java, Chromium, Spark's JARs and classes, the test servers, SDKs and Kafka's clients (all cached)
 
 .PHONY: demo
 demo: $(INSTALLED) java $(CLASSES) ## a shop's change stream through a topic into Delta tables (ARGS="--lake s3://…")
@@ -231,6 +231,10 @@ servers:
 .PHONY: sdks
 sdks: | $(INSTALLED)
 	@infra/scripts/setup_sdks.sh
+
+.PHONY: kafka-clients
+kafka-clients: | $(INSTALLED) java
+	@infra/scripts/setup_kafka_clients.sh
 
 .PHONY: sdks-rust
 sdks-rust: $(INSTALLED) ## RocketMQ's SDK for Rust, for the gateway's tests: some 4 minutes of a core, once

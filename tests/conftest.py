@@ -18,6 +18,7 @@ from penstock.log.errors import MissingDependency
 from penstock.spark.java import Java, find_java
 from tests.figures import Figures
 from tests.garbage import SET_ASIDE
+from tests.gateway.kafka.clients import families as kafka
 from tests.gateway.sdk import GO, JAVA, NODE, PYTHON
 from tests.infra.web.journeys.found import CHROMIUM, MISSING
 from tests.mariadb_server import find_mariadb_and_driver
@@ -44,6 +45,9 @@ TOOLS = {
     "java_sdk": "mvn",
     "node_sdk": "npm",
     "python_sdk": "python3",
+    "go_kafka": "go",
+    "java_kafka": "mvn",
+    "node_kafka": "npm",
 }
 # The server that tests with a mark need, and the name of what it comes with. `make setup` finds it, or builds it with its compiler.
 SERVERS = {
@@ -56,6 +60,9 @@ SERVERS = {
     "java_sdk": (JAVA, "Maven and a JDK"),
     "node_sdk": (NODE, "npm"),
     "python_sdk": (PYTHON, "Python"),
+    "go_kafka": (kafka.GO, "Go"),
+    "java_kafka": (kafka.JAVA, "Maven and a JDK"),
+    "node_kafka": (kafka.NODE, "npm"),
 }
 
 

@@ -1,4 +1,4 @@
-"""`penstock gateway rocketmq` as a process on a free port of loopback, for as long as a `with` block."""
+"""`penstock gateway` as a process on a free port of loopback, for as long as a `with` block."""
 
 from __future__ import annotations
 
@@ -36,11 +36,13 @@ class RunningGateway:
 
 
 @contextlib.contextmanager
-def gateway(lake: str, folder: Path, *options: str, in_a_hurry: bool = False) -> Iterator[RunningGateway]:
+def gateway(
+    lake: str, folder: Path, *options: str, protocol: str = "rocketmq", in_a_hurry: bool = False
+) -> Iterator[RunningGateway]:
     """A gateway of a lake; what it logs is in the folder. ``in_a_hurry``: with shorter durations for push consumers."""
     folder.mkdir(parents=True, exist_ok=True)
     main = f"{_IN_A_HURRY if in_a_hurry else ''}{_MAIN}"
-    command = [sys.executable, "-c", main, "--lake", lake, "--json", "gateway", "rocketmq", "--port", "0", *options]
+    command = [sys.executable, "-c", main, "--lake", lake, "--json", "gateway", protocol, "--port", "0", *options]
     with (folder / "gateway.log").open("wb") as log:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
         assert process.stdout is not None

@@ -1,0 +1,137 @@
+"""Kafka's clients as processes: one program in several languages, driven by lines of JSON (`programs/commands.md`).
+
+They are pointed at a gateway or at a real Kafka, and know no difference.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.gateway.programs import Program
+
+CLIENTS = Path(os.environ.get("PENSTOCK_CACHE") or Path.home() / ".cache" / "penstock") / "kafka-clients"
+"""What `make kafka-clients` installs."""
+_PROGRAMS = Path(__file__).parent / "programs"
+
+
+def _digest(*names: str) -> str:
+    return hashlib.sha256(b"".join((_PROGRAMS / name).read_bytes() for name in names)).hexdigest()[:16]
+
+
+_OF_JAVA = _digest("Client.java", "pom.xml")
+GO = CLIENTS / f"go-{_digest(*(f'go/{name}' for name in ('main.go', 'franz.go', 'sarama.go', 'kafkago.go', 'go.mod', 'go.sum')))}"
+"""The program, compiled with three clients."""
+JAVA = CLIENTS / f"java-4.3.1-{_OF_JAVA}"
+"""The program's classes, and Kafka's client."""
+OLDER_JAVA = CLIENTS / f"java-3.9.2-{_OF_JAVA}"
+"""The client that Spark 4 has."""
+NODE = CLIENTS / "node-2.2.4"
+ALL_CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Family:
+    """A client, and what it cannot do by itself."""
+
+    name: str
+    program: Path
+    """What is there once it is installed."""
+    mark: str = ""
+    """The mark of tests that need it."""
+    command: tuple[str, ...]
+    """It ends with what follows the address."""
+    after: tuple[str, ...] = ()
+    codecs: tuple[str, ...] = ALL_CODECS
+    is_idempotent: bool = True
+    has_transactions: bool = True
+    has_assignments: bool = True
+    """Whether it reads partitions without a group."""
+    orders_headers: bool = True
+    """Whether a name may come twice, with others between."""
+    has_null_headers: bool = True
+    tells_empty: bool = True
+    """Whether it tells empty keys and values from those that are not there."""
+    has_static_members: bool = True
+    is_short: bool = False
+    """Whether it plays in `make test`."""
+
+
+def _java(name: str, folder: Path, *, is_short: bool) -> Family:
+    # One core for its compiler and collector: the tests' machines are small, and the programs short.
+    flags = (
+        "-XX:TieredStopAtLevel=1",
+        "-XX:+UseSerialGC",
+        "-Xshare:auto",
+        "-Xmx512m",
+        "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+    )
+    class_path = os.pathsep.join([str(folder / "*"), str(folder)])
+    return Family(
+        name=name, program=folder, mark="java_kafka", command=("java", *flags, "-cp", class_path, "Client"), is_short=is_short
+    )
+
+
+def _python(name: str, *, codecs: tuple[str, ...] = ALL_CODECS, is_short: bool = False, has_null_headers: bool = True) -> Family:
+    program = _PROGRAMS / f"with_{name.replace('-', '_')}.py"
+    command = (sys.executable, str(program))
+    return Family(name=name, program=program, command=command, codecs=codecs, is_short=is_short, has_null_headers=has_null_headers)
+
+
+def _go(name: str, *, is_idempotent: bool = True, tells_empty: bool = True, is_short: bool = False) -> Family:
+    return Family(
+        name=name,
+        program=GO,
+        mark="go_kafka",
+        command=(str(GO / "client"),),
+        after=(name,),
+        is_idempotent=is_idempotent,
+        has_static_members=is_idempotent,
+        has_transactions=is_idempotent,
+        tells_empty=tells_empty,
+        is_short=is_short,
+    )
+
+
+FAMILIES = {
+    one.name: one
+    for one in (
+        _python("confluent", is_short=True),
+        _java("java", JAVA, is_short=True),
+        _go("franz-go", is_short=True),
+        _python("aiokafka", is_short=True),
+        _java("java-3.9", OLDER_JAVA, is_short=False),
+        _python("kafka-python", codecs=("none", "gzip", "snappy", "lz4"), has_null_headers=False),
+        _go("sarama"),
+        _go("kafka-go", is_idempotent=False, tells_empty=False),
+        Family(
+            name="kafkajs",
+            program=NODE,
+            mark="node_kafka",
+            command=("node", str(_PROGRAMS / "client.mjs")),
+            after=(str(NODE),),
+            codecs=("none", "gzip", "snappy"),
+            has_assignments=False,
+            orders_headers=False,
+            has_null_headers=False,
+            has_static_members=False,
+        ),
+    )
+}
+
+
+@contextlib.contextmanager
+def client(family: Family, address: str, folder: Path) -> Iterator[Program]:
+    """A family's program, for as long as the block."""
+    folder.mkdir(parents=True, exist_ok=True)
+    environment = {**os.environ, "HOME": str(folder), "PYTHONWARNINGS": "ignore"}
+    running = Program(family.name, [*family.command, address, *family.after], folder, environment)
+    try:
+        yield running
+    finally:
+        running.end()
