@@ -25,6 +25,9 @@ from .access.authorizer import SaslAuthorizer
 from .access.sasl import SaslService
 from .access.scram_keys import ScramKeyCache
 from .fetching.service import FetchService
+from .groups.coordinator import GroupCoordinator
+from .groups.handlers import group_handlers
+from .groups.membership.group import GroupLimits
 from .metrics import CONNECTIONS, REQUEST_LATENCY, UP
 from .observers.calls import KafkaAnswerDispatcher
 from .options import KafkaOptions
@@ -58,7 +61,10 @@ class KafkaGateway:
         self._produce = ProduceService(lake, self.topic_directory, self._cache, self.metrics)
         self._fetch = FetchService(self.topic_directory, self._cache, self._followers, runtime)
         self.authorizer: SaslAuthorizer | None = None
-        handlers = self._handlers()
+        reachable = ReachablePeers(self.peers, runtime.clock)
+        limits = GroupLimits(initial_delay_s=self.options.initial_rebalance_delay.total_seconds())
+        self.groups = GroupCoordinator(lake.coordination, runtime.clock, reachable, is_counted=self.peers.is_counted, limits=limits)
+        handlers = self._handlers(reachable)
         if (access := self.options.access) is not None:
             principals = PrincipalAuthorizer.of(access, lake.coordination.access.read, runtime.clock)
             self.authorizer = SaslAuthorizer(principals, runtime.clock, connections=access.connections)
@@ -80,8 +86,7 @@ class KafkaGateway:
         self._end_sends = self.metrics.watch(lambda: list(producer_samples(lake.producer_statistics())))
         self._sweeper: asyncio.Task[None] | None = None
 
-    def _handlers(self) -> Mapping[ApiKey, Handler]:
-        reachable = ReachablePeers(self.peers, self.lake.runtime.clock)
+    def _handlers(self, reachable: ReachablePeers) -> Mapping[ApiKey, Handler]:
         metadata = MetadataService(self.lake, self.topic_directory, reachable, create_topics=self.options.create_topics)
         administration = AdministrationService(self.lake, metadata, defaults=self.options.new_topics)
         configs = ConfigService(self.lake, self.topic_directory, defaults=self.options.new_topics)
@@ -101,6 +106,7 @@ class KafkaGateway:
             ApiKey.CREATE_PARTITIONS: configs.create_partitions,
             ApiKey.DESCRIBE_CLUSTER: metadata.describe_cluster,
             ApiKey.DESCRIBE_TOPIC_PARTITIONS: metadata.describe_topic_partitions,
+            **group_handlers(self.groups, self.lake.coordination, self.lake.runtime, topic=self.topic_directory.known_topic),
         }
 
     def _gauges(self) -> list[Sample]:
@@ -121,12 +127,14 @@ class KafkaGateway:
         host = self.options.address or self.options.host
         own = GatewayEntry(host, self.server.own_port, tls_port=self.server.own_tls_port, signed=self.options.access is not None)
         await self.peers.join(self.lake.coordination, own)
+        self.groups.start()
         self._sweeper = asyncio.ensure_future(self._sweep())
 
     async def stop(self) -> None:
         """Drain: refuse new calls, and let the others end."""
         await self.peers.leave()
         self._fetch.end()
+        await self.groups.close()
         await self.server.stop()
         if self._sweeper is not None:
             self._sweeper.cancel()

@@ -27,6 +27,8 @@ class KafkaOptions(GatewayOptions):
     port: int = 9092
     new_topics: TopicSettings = field(default=NEW_TOPICS)
     """The settings of topics that clients make, where they state no others."""
+    initial_rebalance_delay: timedelta = timedelta(seconds=3)
+    """The time for which a new group waits for further members, so that it need not be balanced for each."""
     session_lifetime: timedelta = timedelta(hours=1)
     """The time after which a connection proves its principal again, or is closed."""
 

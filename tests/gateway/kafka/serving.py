@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
@@ -19,10 +20,11 @@ PATIENCE_MS = 20_000
 
 @asynccontextmanager
 async def served(store: ObjectStore | None = None, **options: Any) -> AsyncIterator[KafkaGateway]:
-    """A gateway of a lake in memory, or in a store."""
+    """A gateway of a lake in memory, or in a store. Its groups wait for no further members."""
+    made = KafkaOptions(port=0, initial_rebalance_delay=timedelta(0), **options)
     async with (
         aio.connect(store=store or MemoryStore(), coordination="store", maintenance=False) as lake,
-        KafkaGateway(lake, KafkaOptions(port=0, **options)) as gateway,
+        KafkaGateway(lake, made) as gateway,
     ):
         yield gateway
 
