@@ -212,7 +212,8 @@ func (m *franzMember) poll(ctx context.Context, count int) ([]record, error) {
 	for len(came) < count {
 		fetches := m.opened.PollRecords(ctx, count-len(came))
 		for _, one := range fetches.Errors() {
-			if !isOver(one.Err) {
+			var session *kgo.ErrGroupSession // it says so, and goes on by itself
+			if !isOver(one.Err) && !errors.As(one.Err, &session) {
 				return nil, one.Err
 			}
 		}
