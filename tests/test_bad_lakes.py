@@ -19,6 +19,7 @@ from penstock.log.errors import DataDamaged, NewerFormatError
 from penstock.log.format.checkpoint import encode_checkpoint
 from penstock.log.format.floor import encode_floor
 from penstock.log.format.state import TopicState
+from penstock.log.limits import FORMATS_OF_LOGS, FORMATS_OF_SETTINGS
 from penstock.log.paths import TopicPaths
 from penstock.log.produce import producer as producer_module
 from penstock.log.runtime.runtime import Runtime
@@ -209,7 +210,7 @@ def parquet() -> bytes:
 
 def newer_settings(store: MemoryStore) -> None:
     document = json.loads(get(store, PATHS.settings))
-    put(store, PATHS.settings, json.dumps({**document, "format": 3}).encode())
+    put(store, PATHS.settings, json.dumps({**document, "format": max(FORMATS_OF_SETTINGS) + 1}).encode())
 
 
 def newer_entry(store: MemoryStore) -> None:
@@ -218,13 +219,18 @@ def newer_entry(store: MemoryStore) -> None:
 
     data = get(store, PATHS.entry(4))
     header = json.loads(read_footer(data, where="")[FOOTER_KEY])
-    put(store, PATHS.entry(4), write_file(read_rows(data, where=""), {FOOTER_KEY: json.dumps({**header, "format": 3})}))
+    put(
+        store,
+        PATHS.entry(4),
+        write_file(read_rows(data, where=""), {FOOTER_KEY: json.dumps({**header, "format": max(FORMATS_OF_LOGS) + 1})}),
+    )
 
 
 def newer_checkpoint(store: MemoryStore) -> None:
     from penstock.log.format.digest import digest
 
-    body = encode_checkpoint(TopicState(entry=3)).partition(b"\n")[0].replace(b'"format":1', b'"format":3')
+    newer = b'"format":%d' % (max(FORMATS_OF_LOGS) + 1)
+    body = encode_checkpoint(TopicState(entry=3)).partition(b"\n")[0].replace(b'"format":1', newer)
     put(store, PATHS.checkpoint(3), body + b"\n" + digest(body).encode() + b"\n")
 
 

@@ -103,7 +103,7 @@ def test_the_reference_has_every_metric() -> None:
     catalogue = [one for metrics in sections().values() for one in metrics]
     parts = re.findall(r"^## (.+)$", page, re.MULTILINE)
     assert parts == [*sections(), "Buckets"]
-    named = [line for line in page.splitlines() if line.startswith(("| `rocketmq_", "| `penstock_"))]
+    named = [line for line in page.splitlines() if line.startswith(("| `rocketmq_", "| `penstock_", "| `kafka_"))]
     told = [
         f"| `{one.name}` | {one.kind} | {units.get(one.unit, one.unit)} | {', '.join(one.labels)} | {one.help} |"
         for one in catalogue

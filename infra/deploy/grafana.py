@@ -15,6 +15,7 @@ from ...coordinator.operators import metrics as groups
 from ...coordinator.timers import metrics as timers
 from ...coordinator.transactions import metrics as transactions
 from ...gateway import metrics as gateways
+from ...gateway.kafka import metrics as kafka
 from ...gateway.rocketmq import metrics as rocketmq
 from ...log.metrics import Kind, Metric
 from ...log.produce import metrics as producers
@@ -56,7 +57,7 @@ def sections() -> dict[str, tuple[Metric, ...]]:
         "Consumer groups": of_groups,
         "Consumers": tuple(one for one in consumers if one not in of_groups),
         **others,
-        "Gateways": (*rocketmq.CATALOGUE, *gateways.CATALOGUE),
+        "Gateways": (*rocketmq.CATALOGUE, *kafka.CATALOGUE, *gateways.CATALOGUE),
     }
 
 

@@ -106,7 +106,7 @@ def test_what_is_wrong_with_a_call_is_said_before_anything_is_done(lake: penstoc
         return lambda: lake.broadcast_consumer(**{"topic": "orders", "group": "g", "member": "m", "listener": Heard(), **how})
 
     bad: list[tuple[Callable[[], object], str]] = [
-        (opened(group="bad name"), "group"),
+        (opened(group="bad\nname"), "group"),
         (opened(member="a/b"), "bad member name"),
         (opened(member=7), "bad member name"),
         (opened(listener=7), "cannot be called"),

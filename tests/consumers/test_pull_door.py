@@ -109,7 +109,7 @@ def test_a_lake_closes_its_consumers_and_polling_says_so(lake: penstock.Lake) ->
 def test_what_is_wrong_with_a_call_is_said_before_anything_is_done(lake: penstock.Lake) -> None:
     fill(lake, 1, queues=2)
     bad: list[tuple[Callable[[], Any], str]] = [
-        (lambda: lake.pull_consumer("orders", group="bad name"), "group"),
+        (lambda: lake.pull_consumer("orders", group="bad\nname"), "group"),
         (lambda: lake.pull_consumer([], group="g"), "subscribes"),  # type: ignore[arg-type]
         (lambda: lake.pull_consumer("orders", group="g", filter="a ||"), "tag"),
         (lambda: lake.pull_consumer("orders", group="g", start="yesterday"), "start"),  # type: ignore[arg-type]

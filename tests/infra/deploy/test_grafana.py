@@ -42,7 +42,7 @@ def test_every_metric_of_the_catalogue_has_one_panel() -> None:
         metric = METRICS[panel["title"]]
         assert panel["description"] == metric.help
         for target in panel["targets"]:
-            (asked,) = re.findall(r"(?:rocketmq|penstock)_[a-z_]+", target["expr"])
+            (asked,) = re.findall(r"(?:rocketmq|penstock|kafka)_[a-z_]+", target["expr"])
             assert asked == (f"{metric.name}_bucket" if metric.kind is Kind.HISTOGRAM else metric.name)
             labels = {label for found in re.findall(r"by \(([^)]*)\)", target["expr"]) for label in found.split(", ")}
             assert labels - {"le"} <= set(metric.labels)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kafka.protocol import admin, consumer, metadata, producer
+from kafka.protocol import admin, consumer, metadata, producer, sasl
 
 from penstock.gateway.kafka.wire import messages
 from penstock.gateway.kafka.wire.apis import APIS, Api, ApiKey
@@ -116,6 +116,10 @@ def request(key: ApiKey, version: int) -> bytes:
             made = config_request(key, version)
         case _ if key in GROUP_REQUESTS:
             made = group_request(key, version)
+        case ApiKey.SASL_HANDSHAKE:
+            made = sasl.SaslHandshakeRequest(version=version, mechanism="SCRAM-SHA-256")
+        case ApiKey.SASL_AUTHENTICATE:
+            made = sasl.SaslAuthenticateRequest(version=version, auth_bytes=b"n,,n=shop,r=1")
         case _:
             made = producer.ProduceRequest(version=version, transactional_id=None, acks=1, timeout_ms=5, topic_data=[])
     encoded: bytes = made.encode()
