@@ -125,7 +125,7 @@ def _gateway(home: Path, planned: Planned, ends_s: float | None) -> Generator[Ev
     yield Doing("start")
     with served(home / "lake", "--kafka") as server:
         command = [str(servers.client_python()), str(_HERE / "kafka_client.py"), server.endpoints, "500000", str(planned.repeats)]
-        yield from _measured([*command, "Kafka's client at our gateway"], ends_s, home)
+        yield from _measured([*command, "Kafka's client at our gateway"], ends_s, home, note="acknowledged when it is on the disk")
 
 
 def _rocketmq(home: Path, planned: Planned, ends_s: float | None) -> Generator[Event]:
@@ -142,13 +142,13 @@ def _rocketmq(home: Path, planned: Planned, ends_s: float | None) -> Generator[E
         yield from _measured(command, ends_s, home)
 
 
-def _measured(command: Sequence[str], ends_s: float | None, home: Path) -> Generator[Event]:
+def _measured(command: Sequence[str], ends_s: float | None, home: Path, *, note: str = _NOTE) -> Generator[Event]:
     for document in documents(command, left_s=_left_s(ends_s), folder=home):
         if "doing" in document:
             yield Doing(document["doing"])
         else:
             name = document["name"]
-            yield Figure(name=name, unit="messages/s", better="higher", values=[document["rate"]], note=_NOTE)
+            yield Figure(name=name, unit="messages/s", better="higher", values=[document["rate"]], note=note)
             yield Figure(name=f"{name}: client's processor time", unit="µs/message", values=[document["cpu_us"]])
 
 
