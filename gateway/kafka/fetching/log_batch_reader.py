@@ -78,9 +78,8 @@ class LogBatchReader:
                 is_whole = True
         finally:
             await source.aclose()
-        ends = (
-            {queue: end for queue, (_, end) in wanted.items()} if is_whole else offsets
-        )  # what was not come to is read by the next call
+        # What was not come to is read by the next call.
+        ends = {queue: end for queue, (_, end) in wanted.items()} if is_whole else offsets
         return {queue: _found(topic, reader, queue, offset, firsts.get(queue, ends[queue])) for queue, offset in offsets.items()}
 
     def _has(self, partition: TopicPartition, offset: int) -> bool:
@@ -126,7 +125,7 @@ def _found(topic: Topic, reader: Reader, queue: int, offset: int, first: int) ->
     """Where to go on, if the first row that was read is behind the offset."""
     if first <= offset:
         return offset
-    earliest = reader.known_offsets()[queue][0]
+    earliest, _ = reader.known_offsets_of(queue)
     if offset < earliest:
         return OffsetOutOfRange("the offset has expired", object=topic.paths.topic, expected=f"{earliest} or more", observed=offset)
     unread = [one for one in reader.left_out if one.queue == queue and one.first_offset < first]

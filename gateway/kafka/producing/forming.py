@@ -88,13 +88,13 @@ def without_unfit(formed: FormedRows, batches: Sequence[ProducedBatch], settings
     return _without_lost(replace(formed, refused=refused), batches)
 
 
-def numbered(formed: FormedRows, batches: Sequence[ProducedBatch]) -> dict[int, IdempotentBatch]:
-    """The sound batches of idempotent producers, by their numbers."""
-    found = {}
+def numbered(formed: FormedRows, batches: Sequence[ProducedBatch]) -> list[IdempotentBatch]:
+    """The sound batches of idempotent producers, in order."""
+    found = []
     for number, start, count in zip(formed.sound, formed.starts, formed.counts, strict=True):
         header = batches[number].batch.header
         if is_numbered(header):
-            found[number] = IdempotentBatch(str(header.producer_id), header.producer_epoch, header.base_sequence, start, count)
+            found.append(IdempotentBatch(str(header.producer_id), header.producer_epoch, header.base_sequence, start, count))
     return found
 
 

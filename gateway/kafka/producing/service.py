@@ -9,13 +9,13 @@ from typing import Final
 from ....aio import Lake
 from ....coordinator.access.grants import Verb
 from ....log import PenstockError
-from ....log.limits import MIB
 from ....log.metrics import Metrics
 from ....log.topic.topics import Topic
 from ...topics.directory import TopicDirectory
 from ..records.batches import KafkaBatch, batches_of, check_batch
 from ..records.errors import RecordsError
 from ..server.calls import KafkaCall
+from ..server.limits import BATCH_BYTES_MAX
 from ..tail.batch_cache import BatchCache
 from ..wire.errors import ErrorCode, KafkaRefusal, refusal_of
 from ..wire.fetch import Buffer
@@ -24,8 +24,6 @@ from ..wire.names import topic_of
 from ..wire.produce import ProducedPartition, ProducedRecords, ProduceRequest, encode_produce_answer
 from .topic_gather import PendingBatch, TopicGather
 
-BATCH_BYTES_MAX: Final = 8 * MIB
-"""The largest batch as it is sent."""
 _DRAIN_S: Final = 5.0
 """The time in which appends for clients that are gone may still begin."""
 _ACKS: Final = frozenset({-1, 0, 1})

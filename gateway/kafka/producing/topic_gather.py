@@ -17,7 +17,7 @@ from ....log.topic.topics import Topic
 from ..records.batches import KafkaBatch, stamped
 from ..tail.batch_cache import BatchCache, CachedBatch, TopicPartition
 from ..wire.errors import ErrorCode, KafkaRefusal, refusal_of
-from .forming import FormedRows, behind_lost, form, is_behind, numbered, place_of, without_unfit
+from .forming import FormedRows, behind_lost, form, is_behind, is_numbered, numbered, place_of, without_unfit
 
 
 def _new_future() -> asyncio.Future[int | None]:
@@ -116,15 +116,15 @@ class TopicGather:
             if opened.record.incarnation != self._topic.record.incarnation:
                 raise TopicDeleted("the topic was deleted", operation="produce", object=name)
             self._appender = IdempotentAppender(opened)
-        return await self._appender.append(formed.rows, list(numbered(formed, pending).values()))
+        return await self._appender.append(formed.rows, numbered(formed, pending))
 
     def _settle(self, formed: FormedRows, pending: Sequence[PendingBatch], appended: AppendedBatches) -> None:
-        answers = dict(zip(numbered(formed, pending), appended.batches, strict=True))
+        answers = iter(appended.batches)
         plain_row = 0
         for number, count in zip(formed.sound, formed.counts, strict=True):
             one = pending[number]
-            if number in answers:
-                self._answer(one, answers[number])
+            if is_numbered(one.batch.header):
+                self._answer(one, next(answers))
                 continue
             assert appended.plain is not None, "some rows have no idempotent producer"
             offsets, first = appended.plain.offsets, plain_row

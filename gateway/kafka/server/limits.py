@@ -9,6 +9,8 @@ from ....log.limits import KIB, MIB
 
 OVERHEAD_BYTES: Final = 4 * KIB
 """What a request takes beside its frame, about."""
+BATCH_BYTES_MAX: Final = 8 * MIB
+"""The largest record batch as it is sent."""
 OTHERS_BYTES_MAX: Final = 2 * MIB
 """The largest request without records."""
 

@@ -44,7 +44,7 @@ class BatchCache:
         self._bytes_max = bytes_max
         self._runs: defaultdict[TopicPartition, _Run] = defaultdict(_Run)
         self._order: deque[tuple[TopicPartition, int, int]] = deque()
-        """TopicPartition, base offset and bytes in the order of coming."""
+        """Partition, base offset and bytes of each batch, in the order of coming."""
         self.size_bytes = 0
 
     def add(self, partition: TopicPartition, batch: CachedBatch) -> None:
@@ -76,7 +76,7 @@ class BatchCache:
             expected, at = batch.limit_offset, at + 1
 
     def next_base(self, partition: TopicPartition, offset: int) -> int | None:
-        """Where the first batch behind an offset begins that is not cached."""
+        """Where the first cached batch behind an offset begins; None: there is none."""
         run = self._runs.get(partition)
         if run is None:
             return None

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Final
-from urllib.parse import urlsplit
 
+from ....coordinator.cells.lake_cell import lake_name
 from ...peers.rendezvous import Peer, by_rendezvous
 from ...server.options import Endpoint
 
@@ -37,6 +37,4 @@ def leader_of(topic: str, peers: Sequence[Peer]) -> int:
 
 def cluster_id(lake_url: str) -> str:
     """The same at all gateways of a lake."""
-    parts = urlsplit(lake_url)
-    place = f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
-    return urlsafe_b64encode(blake2b(place.encode(), digest_size=_ID_BYTES).digest()).decode().rstrip("=")
+    return urlsafe_b64encode(blake2b(lake_name(lake_url).encode(), digest_size=_ID_BYTES).digest()).decode().rstrip("=")

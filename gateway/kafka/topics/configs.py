@@ -8,8 +8,8 @@ from datetime import timedelta
 from typing import Final
 
 from ....log import TopicSettings
-from ....log.limits import MIB
 from ....log.topic.settings import RETENTION_MAX
+from ..server.limits import BATCH_BYTES_MAX
 from ..wire.errors import ErrorCode, KafkaRefusal
 
 _UNBOUNDED: Final = -1
@@ -96,7 +96,7 @@ CONFIGS: Final[Mapping[str, TopicConfig]] = {
         _idle("flush.ms", str(2**63 - 1), LONG),
         _idle("index.interval.bytes", "4096", INT),
         _idle("max.compaction.lag.ms", str(2**63 - 1), LONG),
-        _idle("max.message.bytes", str(8 * MIB), INT),
+        _idle("max.message.bytes", str(BATCH_BYTES_MAX), INT),
         _idle("message.timestamp.after.max.ms", str(2**63 - 1), LONG),
         _idle("message.timestamp.before.max.ms", str(2**63 - 1), LONG),
         _idle("message.timestamp.type", "CreateTime", STRING),
