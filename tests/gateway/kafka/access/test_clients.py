@@ -27,7 +27,9 @@ from tests.gateway.kafka.serving import PATIENCE_MS, served
 from tests.gateway.principals import KEYS, secret_of
 
 ACCESS = AccessOptions(keys=KEYS)
-ORDERS = (Grant(Verb.SEND, "orders"), Grant(Verb.RECEIVE, "orders"), Grant(Verb.MANAGE, "orders"))
+GROUP = "readers"
+"""The group that librdkafka must be told, and whose coordinator it asks for even where it commits nothing."""
+ORDERS = (*(Grant(verb, "orders") for verb in (Verb.SEND, Verb.RECEIVE, Verb.MANAGE)), Grant(Verb.JOIN, GROUP))
 WAYS = ["SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN"]
 
 
@@ -80,7 +82,7 @@ def by_confluent(settings: Mapping[str, Any]) -> bytes:
     producer = confluent_kafka.Producer({**settings})
     producer.produce("orders", b"by confluent", partition=0)
     assert producer.flush(PATIENCE_MS / 1000) == 0
-    consumer = confluent_kafka.Consumer({**settings, "group.id": "none", "enable.auto.commit": False})
+    consumer = confluent_kafka.Consumer({**settings, "group.id": GROUP, "enable.auto.commit": False})
     try:
         consumer.assign([confluent_kafka.TopicPartition("orders", 0, 0)])
         message = consumer.poll(PATIENCE_MS / 1000)
