@@ -11,7 +11,7 @@ from ....log.errors import PenstockError
 from ....log.runtime.runtime import Runtime
 from ..server.calls import KafkaCall
 from ..topics.cluster import NO_NODE, node_of
-from ..wire.errors import ErrorCode, KafkaRefusal
+from ..wire.errors import ErrorCode, KafkaRefusal, no_transactions
 from ..wire.messages import Fields, Request
 from .answers import group_refusal
 from .coordinated_group import CoordinatedGroup
@@ -20,7 +20,8 @@ from .membership.calls import Leaver, Sync
 from .membership.group import JoinProtocol
 from .membership.joining import Join
 
-GROUP_KEY: Final = 0
+GROUP_KEY, TRANSACTION_KEY = 0, 1
+"""What a coordinator is asked for, by Kafka's numbers."""
 _NEEDS_ID_FROM: Final = 4
 _SKIPS_FROM: Final = 9
 _LEAVES_TOGETHER_FROM: Final = 3
@@ -47,8 +48,10 @@ class MembershipService:
 
     async def _found(self, name: str, key_type: int, call: KafkaCall) -> Fields:
         try:
+            if key_type == TRANSACTION_KEY:
+                raise no_transactions()
             if key_type != GROUP_KEY:
-                raise KafkaRefusal(ErrorCode.INVALID_REQUEST, "only groups have coordinators here: there are no transactions")
+                raise KafkaRefusal(ErrorCode.INVALID_REQUEST, f"only groups have coordinators here, and no keys of type {key_type}")
             call.rights.check(Verb.JOIN, name)
             peer = await self._coordinator.coordinator(name, tls=call.session.is_tls)
         except (KafkaRefusal, PenstockError) as error:

@@ -17,6 +17,7 @@ from ....log.produce.idempotent_batches import IdempotentBatch
 from ..records.batches import NO_PRODUCER_ID, BatchHeader, KafkaBatch
 from ..records.columns import messages_of
 from ..records.decoding import decode_gathered
+from ..records.errors import RecordsError
 from ..wire.errors import ErrorCode, KafkaRefusal, refusal_of
 
 APPEND_BYTES_MAX: Final = 5 * MIB
@@ -60,9 +61,11 @@ def form(batches: Sequence[ProducedBatch], settings: TopicSettings) -> FormedRow
     ends = np.cumsum([one.batch.header.record_count for one in batches])
     asked = batches[: max(1, int(np.searchsorted(ends, APPEND_ROWS_MAX, side="right")))]
     gathered = decode_gathered([one.batch for one in asked], limit_bytes=APPEND_BYTES_MAX)
-    refused = {number: KafkaRefusal(ErrorCode[error.code_name], error.message) for number, error in gathered.refused.items()}
+    refused = {number: refusal_of_records(error) for number, error in gathered.refused.items()}
     sound = [number for number in range(gathered.taken) if number not in refused]
     counts = [batches[number].batch.header.record_count for number in sound]
+    if settings.message_type is MessageType.FIFO:
+        refused |= _without_keys(gathered.rows["key"], sound, counts)
     messages = messages_of(gathered.rows)
     columns = dict(zip(messages.schema.names, messages.columns, strict=True))
     if settings.message_type is MessageType.NORMAL:  # which takes no message groups
@@ -114,8 +117,26 @@ def place_of(one: ProducedBatch) -> tuple[int, int] | None:
     return (one.queue, header.producer_id) if is_numbered(header) else None
 
 
+def refusal_of_records(error: RecordsError) -> KafkaRefusal:
+    return KafkaRefusal(ErrorCode[error.code_name], error.message, () if error.record is None else (error.record,))
+
+
 def behind_lost() -> KafkaRefusal:
     return KafkaRefusal(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, "the producer's batch before this one was not written")
+
+
+def _without_keys(keys: pa.BinaryArray, sound: Sequence[int], counts: Sequence[int]) -> dict[int, KafkaRefusal]:
+    """The refusals of batches with records that have no key, where each is to have one."""
+    if not keys.null_count:
+        return {}
+    refused = {}
+    starts = np.cumsum(counts) - counts
+    for number, start, count in zip(sound, starts.tolist(), counts, strict=True):
+        bad = np.flatnonzero(keys.slice(start, count).is_null().to_numpy(zero_copy_only=False)).tolist()
+        if bad:
+            told = f"the topic takes no record without a key, and {len(bad)} of {count} have none"
+            refused[number] = KafkaRefusal(ErrorCode.INVALID_RECORD, told, bad)
+    return refused
 
 
 def _without_lost(formed: FormedRows, batches: Sequence[ProducedBatch]) -> FormedRows:

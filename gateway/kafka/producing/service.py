@@ -17,11 +17,12 @@ from ..records.errors import RecordsError
 from ..server.calls import KafkaCall
 from ..server.limits import BATCH_BYTES_MAX
 from ..tail.batch_cache import BatchCache
-from ..wire.errors import ErrorCode, KafkaRefusal, refusal_of
+from ..wire.errors import ErrorCode, KafkaRefusal, no_transactions, refusal_of
 from ..wire.fetch import Buffer
 from ..wire.messages import Fields, Request
 from ..wire.names import topic_of
 from ..wire.produce import ProducedPartition, ProducedRecords, ProduceRequest, encode_produce_answer
+from .forming import refusal_of_records
 from .topic_gather import PendingBatch, TopicGather
 
 _DRAIN_S: Final = 5.0
@@ -41,7 +42,7 @@ class ProduceService:
     async def init_producer_id(self, request: Request, call: KafkaCall) -> Fields:
         """A producer id is drawn, and nothing is written."""
         if request.transactional_id is not None:
-            raise KafkaRefusal(ErrorCode.UNSUPPORTED_VERSION, "Penstock has no transactions by Kafka's protocol")
+            raise no_transactions()
         producer_id = self._lake.runtime.random.getrandbits(_PRODUCER_ID_BITS)
         return {"error_code": ErrorCode.NONE, "producer_id": producer_id, "producer_epoch": 0}
 
@@ -49,12 +50,14 @@ class ProduceService:
         if request.acks not in _ACKS:
             raise KafkaRefusal(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {request.acks}")
         if request.transactional_id is not None:
-            raise KafkaRefusal(ErrorCode.INVALID_TXN_STATE, "Penstock has no transactions by Kafka's protocol")
+            raise no_transactions()
         # Requests of a connection are appended in their order, whatever topics must be opened first.
         async with call.session.producing:
             topics = {name: await self._topic(name, call) for name in dict.fromkeys(part.topic for part in request.parts)}
             added = [self._added(part, topics[part.topic]) for part in request.parts]
-        parts = [await self._told(part, topics[part.topic], outcome) for part, outcome in zip(request.parts, added, strict=True)]
+        if pending := [outcome for outcome in added if not isinstance(outcome, KafkaRefusal)]:
+            await asyncio.wait(pending, timeout=request.timeout_ms / 1000 if request.timeout_ms > 0 else None)
+        parts = [_told(part, outcome) for part, outcome in zip(request.parts, added, strict=True)]
         call.code = next((part.code for part in parts if part.code), ErrorCode.NONE)
         if request.acks != 0:
             return [encode_produce_answer(call.version, parts, throttle_ms=call.throttle_ms)]
@@ -78,7 +81,7 @@ class ProduceService:
         try:
             return self._pending(part, topic)
         except RecordsError as error:
-            return KafkaRefusal(ErrorCode[error.code_name], error.message)
+            return refusal_of_records(error)
         except KafkaRefusal as refusal:
             return refusal
 
@@ -93,18 +96,6 @@ class ProduceService:
         gather.add(pending)
         return pending.base_offset
 
-    async def _told(
-        self, part: ProducedRecords, topic: Topic | KafkaRefusal, outcome: asyncio.Future[int | None] | KafkaRefusal
-    ) -> ProducedPartition:
-        try:
-            if isinstance(outcome, KafkaRefusal):
-                raise outcome
-            base_offset = await asyncio.shield(outcome)
-        except (KafkaRefusal, PenstockError) as error:
-            refusal = refusal_of(error)
-            return ProducedPartition(topic=part.topic, partition=part.partition, code=refusal.code, message=refusal.message)
-        return ProducedPartition(topic=part.topic, partition=part.partition, base_offset=-1 if base_offset is None else base_offset)
-
     def forget_idle(self) -> None:
         for incarnation, gather in list(self._gathers.items()):
             if gather.is_idle:
@@ -116,6 +107,22 @@ class ProduceService:
         await asyncio.gather(*(gather.drain(_DRAIN_S) for gather in gathers))
         for gather in gathers:
             gather.close()
+
+
+def _told(part: ProducedRecords, outcome: asyncio.Future[int | None] | KafkaRefusal) -> ProducedPartition:
+    try:
+        if isinstance(outcome, KafkaRefusal):
+            raise outcome
+        if not outcome.done():
+            raise KafkaRefusal(ErrorCode.REQUEST_TIMED_OUT, "the time that the request allows is over, and the append is under way")
+        base_offset = outcome.result()
+    except (KafkaRefusal, PenstockError) as error:
+        refusal = refusal_of(error)
+        bad = [(record, refusal.message) for record in refusal.records]
+        return ProducedPartition(
+            topic=part.topic, partition=part.partition, code=refusal.code, record_errors=bad, message=refusal.message
+        )
+    return ProducedPartition(topic=part.topic, partition=part.partition, base_offset=-1 if base_offset is None else base_offset)
 
 
 def _batch_of(part: ProducedRecords) -> KafkaBatch:
@@ -130,6 +137,6 @@ def _batch_of(part: ProducedRecords) -> KafkaBatch:
         told = f"the batch has {batch.header.size_bytes} bytes, and may have {BATCH_BYTES_MAX}"
         raise KafkaRefusal(ErrorCode.MESSAGE_TOO_LARGE, told)
     if batch.header.is_control or batch.header.is_transactional:
-        raise KafkaRefusal(ErrorCode.INVALID_RECORD, "Penstock has no transactions by Kafka's protocol")
+        raise no_transactions()
     check_batch(batch)
     return batch

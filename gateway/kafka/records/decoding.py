@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ....log.limits import TIME_MAX_MS, TIME_MIN_US
+from ....log.limits import TIME_MAX_MS
 from ....log.message.message import LOG_SCHEMA
 from .batches import BatchHeader, KafkaBatch
 from .compression import decompressed
@@ -42,7 +42,6 @@ _ZEROS: Final = bytes(8 * LONG_BYTES_MAX)
 """What follows the data: more than can be read of a record between two looks at where it ends."""
 _ROUND_ROWS_MIN: Final = 16
 """The rows from which on it is quicker to read a header of each row at a time than a row's headers."""
-_TIME_MIN_MS: Final = TIME_MIN_US // 1000
 
 _Places: TypeAlias = npt.NDArray[np.int32] | npt.NDArray[np.int64]
 
@@ -324,6 +323,6 @@ def _times(source: _Source, headers: Sequence[BatchHeader], deltas: Numbers) -> 
     bases = source.of_rows(of_batches)
     times = bases + deltas
     is_beyond_64_bits = ((bases ^ times) & (deltas ^ times)) < 0
-    bad = is_beyond_64_bits | (times < _TIME_MIN_MS) | (times > TIME_MAX_MS)
-    source.refuse(bad, "its timestamp is not within the years 1 to 9999", code_name="INVALID_TIMESTAMP")
+    bad = is_beyond_64_bits | (times < 0) | (times > TIME_MAX_MS)
+    source.refuse(bad, "its timestamp is not within the years 1970 to 9999", code_name="INVALID_TIMESTAMP")
     return times

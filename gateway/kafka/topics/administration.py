@@ -9,6 +9,7 @@ from uuid import UUID
 from ....aio import Lake
 from ....coordinator.access.grants import Verb
 from ....log import PenstockError, TopicNotFound, TopicSettings
+from ....log.limits import QUEUES_MAX
 from ..server.calls import KafkaCall
 from ..wire.errors import ErrorCode, KafkaRefusal, refusal_of
 from ..wire.messages import Fields, Request
@@ -85,8 +86,10 @@ class AdministrationService:
             queues = len(asked.assignments)
         elif asked.replication_factor == 0 or asked.replication_factor < _UNSAID:
             raise KafkaRefusal(ErrorCode.INVALID_REPLICATION_FACTOR, "a topic has at least one replica")
-        if queues == 0 or queues < _UNSAID:
-            raise KafkaRefusal(ErrorCode.INVALID_PARTITIONS, "a topic has at least one partition")
+        if queues == 0 or queues < _UNSAID or queues > QUEUES_MAX:
+            raise KafkaRefusal(
+                ErrorCode.INVALID_PARTITIONS, f"a topic has 1 to {QUEUES_MAX} partitions, and {queues} were asked for"
+            )
         return settings_of(self._defaults, queues=None if queues == _UNSAID else queues, stated=_stated(asked.configs))
 
     async def delete_topics(self, request: Request, call: KafkaCall) -> Fields:

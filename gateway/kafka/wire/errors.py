@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import IntEnum
 from typing import Final
 
@@ -164,10 +165,18 @@ class ErrorCode(IntEnum):
 class KafkaRefusal(Exception):
     """An answer with an error code instead of a result. The text is for the client, and goes where the answer has a place for it."""
 
-    def __init__(self, code: ErrorCode, message: str) -> None:
+    def __init__(self, code: ErrorCode, message: str, records: Sequence[int] = ()) -> None:
+        """``records``: those of a batch that it is refused for, from 0, where that is known."""
         super().__init__(message)
         self.code = code
         self.message = message
+        self.records = records
+
+
+def no_transactions() -> KafkaRefusal:
+    """What a transactional producer is told. Clients give up on this code, and ask again after others."""
+    told = "Penstock has no transactions by Kafka's protocol: send without a transactional id"
+    return KafkaRefusal(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, told)
 
 
 _CODES: Final[tuple[tuple[type[PenstockError], ErrorCode], ...]] = (

@@ -74,6 +74,12 @@ async def test_more_partitions_are_refused_with_the_reason() -> None:
             await asked(gateway, lambda client: client.create_partitions({"orders": NewPartitions(4)}))
 
 
+async def test_more_partitions_than_a_topic_may_have_are_refused_with_the_bounds() -> None:
+    async with served() as gateway:
+        with pytest.raises(InvalidPartitionsError, match="1 to 4096 partitions, and 100000 were asked for"):
+            await asked(gateway, lambda client: client.create_topics([NewTopic("orders", 100_000, 1)]))
+
+
 async def test_a_change_of_one_config_leaves_what_another_gateway_changed() -> None:
     store = MemoryStore()
     async with served(store) as gateway, served(store) as other:

@@ -58,6 +58,8 @@ class Family:
     tells_empty: bool = True
     """Whether it tells empty keys and values from those that are not there."""
     has_static_members: bool = True
+    without_transactions: str = "transactional ?id ?authorization ?failed|use the requested transactional id"
+    """What a transactional producer is told, as a pattern."""
     is_short: bool = False
     """Whether it plays in `make test`."""
 
@@ -77,10 +79,24 @@ def _java(name: str, folder: Path, *, is_short: bool) -> Family:
     )
 
 
-def _python(name: str, *, codecs: tuple[str, ...] = ALL_CODECS, is_short: bool = False, has_null_headers: bool = True) -> Family:
+def _python(
+    name: str,
+    *,
+    codecs: tuple[str, ...] = ALL_CODECS,
+    is_short: bool = False,
+    has_null_headers: bool = True,
+    without_transactions: str = Family.without_transactions,
+) -> Family:
     program = _PROGRAMS / f"with_{name.replace('-', '_')}.py"
-    command = (sys.executable, str(program))
-    return Family(name=name, program=program, command=command, codecs=codecs, is_short=is_short, has_null_headers=has_null_headers)
+    return Family(
+        name=name,
+        program=program,
+        command=(sys.executable, str(program)),
+        codecs=codecs,
+        is_short=is_short,
+        has_null_headers=has_null_headers,
+        without_transactions=without_transactions,
+    )
 
 
 def _go(name: str, *, is_idempotent: bool = True, tells_empty: bool = True, is_short: bool = False) -> Family:
@@ -101,7 +117,7 @@ def _go(name: str, *, is_idempotent: bool = True, tells_empty: bool = True, is_s
 FAMILIES = {
     one.name: one
     for one in (
-        _python("confluent", is_short=True),
+        _python("confluent", is_short=True, without_transactions="Penstock has no transactions by Kafka's protocol"),
         _java("java", JAVA, is_short=True),
         _go("franz-go", is_short=True),
         _python("aiokafka", is_short=True),
@@ -120,6 +136,7 @@ FAMILIES = {
             orders_headers=False,
             has_null_headers=False,
             has_static_members=False,
+            without_transactions="failed to find group coordinator",  # whatever the code
         ),
     )
 }

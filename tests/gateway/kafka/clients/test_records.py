@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -112,6 +113,8 @@ def test_a_transactional_producer_is_refused(players: Players, family: Family, n
     with pytest.raises(ProgramError) as refused:
         program.call("produce", topic=name, records=[record(b"k", b"v")], transactional_id=name, timeout_s=4)
     assert "Timeout" not in refused.value.type
+    text = str(refused.value).replace("_", " ")
+    assert re.search(family.without_transactions, text, re.IGNORECASE), text
     assert program.call("offset", topic=name, at="latest") == 0
 
 

@@ -67,7 +67,7 @@ class _StrictReader:
         end = self.place + size
         self.take(1)
         timestamp = base_timestamp + self.number(64)
-        if self.number() != delta or not -62_135_596_800_000 <= timestamp <= 253_402_300_799_999:
+        if self.number() != delta or not 0 <= timestamp <= 253_402_300_799_999:
             raise ValueError("not dense, or not to be shown")
         key, value, count = self.nullable(), self.nullable(), self.number()
         headers = tuple((self.take(self.number()).decode(), self.nullable()) for _ in range(count))

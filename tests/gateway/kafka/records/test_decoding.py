@@ -163,14 +163,14 @@ def test_malformed_headers_are_found_among_many() -> None:
         assert (told.value.batch, told.value.record) == (30, 0)
 
 
-@pytest.mark.parametrize("time", [TIME_MAX_MS + 1 - NOW_MS, 2**62, -(2**62), -(2**63)])
+@pytest.mark.parametrize("time", [TIME_MAX_MS + 1 - NOW_MS, -NOW_MS - 1, 2**62, -(2**62), -(2**63)])
 def test_times_that_nobody_can_show_are_refused(time: int) -> None:
     with pytest.raises(RecordsError) as told:
         decode([SOUND, raw_batch(raw_record(time=time))], limit_bytes=LIMIT)
     assert (told.value.code_name, told.value.batch) == ("INVALID_TIMESTAMP", 1)
 
 
-@pytest.mark.parametrize("base", [TIME_MAX_MS + 1, 2**63 - 1, -(2**63)])
+@pytest.mark.parametrize("base", [TIME_MAX_MS + 1, 2**63 - 1, -1, -(2**63)])
 def test_base_times_that_nobody_can_show_are_refused(base: int) -> None:
     for attributes in (0, 8):
         with pytest.raises(RecordsError) as told:

@@ -1,0 +1,100 @@
+"""What a producer is told of a batch that is not in the log, or not yet."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+import pytest
+from kafka.protocol.producer import ProduceResponse
+
+from penstock.gateway.kafka.gateway import KafkaGateway
+from penstock.gateway.kafka.wire.apis import APIS, ApiKey
+from penstock.gateway.kafka.wire.errors import ErrorCode
+from penstock.log import MessageType, TopicSettings
+from penstock.log.stores import MemoryStore
+from penstock.log.stores.protocol import ObjectStore
+from penstock.log.stores.wrapper import StoreCall, StoreWrapper
+from tests.gateway.kafka.records.oracle import NOW_MS, Record, built
+from tests.gateway.kafka.serving import consumer, served, taken
+from tests.gateway.kafka.stage import Client
+from tests.gateway.kafka.wire.test_records_by_hand import produce_request
+
+VERSION = APIS[ApiKey.PRODUCE].highest
+MIXED = TopicSettings(message_type=MessageType.MIXED, queues=1)
+T = TypeVar("T")
+
+
+class HeldStore(StoreWrapper):
+    """Holds writes while it is closed."""
+
+    def __init__(self, inner: ObjectStore) -> None:
+        super().__init__(inner)
+        self.opened = asyncio.Event()
+        self.opened.set()
+
+    async def _around(self, call: StoreCall, run: Callable[[], Awaitable[T]]) -> T:
+        if call.is_write:
+            await self.opened.wait()
+        return await run()
+
+
+@asynccontextmanager
+async def client(gateway: KafkaGateway) -> AsyncIterator[Client]:
+    made = Client(*await asyncio.open_connection("127.0.0.1", gateway.port))
+    try:
+        yield made
+    finally:
+        await made.close()
+
+
+async def told(client: Client, records: Sequence[Record], **stated: Any) -> Any:
+    """The answer for a batch."""
+    request = produce_request(VERSION, [("orders", [(0, bytes(built(records).data))])], **stated)
+    client.send(ApiKey.PRODUCE, VERSION, request)
+    _, answer = await client.answer()
+    return ProduceResponse.decode(answer[1:], version=VERSION).responses[0].partition_responses[0]
+
+
+async def test_an_append_that_takes_longer_than_the_request_allows_is_told_so_and_written_nevertheless() -> None:
+    store = HeldStore(MemoryStore())
+    async with served(store) as gateway, client(gateway) as asking:
+        await gateway.lake.create_topic("orders", MIXED)
+        assert (await told(asking, [Record(value=b"1")], timeout_ms=5_000)).error_code == ErrorCode.NONE
+        store.opened.clear()
+        late = await told(asking, [Record(value=b"2")], timeout_ms=1)
+        assert late.error_code == ErrorCode.REQUEST_TIMED_OUT
+        assert "the append is under way" in late.error_message
+        store.opened.set()
+        assert (await told(asking, [Record(value=b"3")], timeout_ms=0)).base_offset == 2
+        async with consumer(gateway, topic="orders") as consuming:
+            assert [one.value for one in await taken(consuming, 3)] == [b"1", b"2", b"3"]
+
+
+@pytest.mark.parametrize("time_ms", [-1, -NOW_MS, 253_402_300_800_000])
+async def test_a_time_that_nobody_can_show_is_refused_as_such_and_its_record_named(time_ms: int) -> None:
+    async with served() as gateway, client(gateway) as asking:
+        await gateway.lake.create_topic("orders", MIXED)
+        refused = await told(asking, [Record(), Record(timestamp=time_ms), Record()])
+        assert refused.error_code == ErrorCode.INVALID_TIMESTAMP
+        assert [(one.batch_index, one.batch_index_error_message) for one in refused.record_errors] == [(1, refused.error_message)]
+        assert "1970" in refused.error_message
+
+
+async def test_the_records_without_a_key_are_named_where_each_is_to_have_one() -> None:
+    async with served() as gateway, client(gateway) as asking:
+        await gateway.lake.create_topic("orders", TopicSettings(message_type=MessageType.FIFO, queues=1))
+        refused = await told(asking, [Record(), Record(key=None), Record(), Record(key=None)])
+        assert refused.error_code == ErrorCode.INVALID_RECORD
+        assert [one.batch_index for one in refused.record_errors] == [1, 3]
+        assert (await told(asking, [Record(), Record()])).base_offset == 0
+
+
+async def test_a_producer_in_a_transaction_is_told_that_there_are_none() -> None:
+    async with served() as gateway, client(gateway) as asking:
+        await gateway.lake.create_topic("orders", MIXED)
+        refused = await told(asking, [Record()], transactional_id="billing")
+        assert refused.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        assert "no transactions" in refused.error_message
