@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-import logging
-from typing import Self
+from collections.abc import Sequence
 
 from ...aio import Lake
 from ...coordinator.cells.keys import GATEWAYS
-from ...log.metrics import MemoryMetrics, Metrics
-from ...log.produce.metrics import producer_samples
-from ..access.authorizer import PrincipalAuthorizer
-from ..observers.audit import AuditLog
-from ..observers.calls import AnswerObserver
-from ..observers.counters import CallCounters
-from ..observers.spans import spans
-from ..peers.entries import GatewayEntry
-from ..peers.registry import PeerRegistry
+from ...log.metrics import Metrics, Sample
+from ..protocol_gateway import ProtocolGateway
 from ..topics.directory import TopicDirectory
 from ..topics.producer_pool import ProducerPool
 from .access.authorizer import SignatureAuthorizer
@@ -33,22 +24,17 @@ from .server.calls import AllowAny, CallRunner
 from .server.rpcs import SERVICE, Rpc, by_name
 from .server.server import RpcServer
 
-log = logging.getLogger("penstock.gateway")
 
-_SWEEP_S = 5.0
-
-
-class Gateway:
+class Gateway(ProtocolGateway):
     """RocketMQ's protocol for a lake, served in an ``async with`` block."""
+
+    server: RpcServer
 
     def __init__(self, lake: Lake, options: RocketMQOptions | None = None, *, metrics: Metrics | None = None) -> None:
         self.options = options or RocketMQOptions()
-        self.lake = lake
-        self.metrics = MemoryMetrics() if metrics is None else metrics
-        """Metrics of calls and clients, and the library's own."""
+        super().__init__(lake, self.options, GATEWAYS, metrics)
         self.clients = ClientRegistry(lake.runtime.clock)
         self.topic_directory = TopicDirectory(lake, self.options)
-        self.peers = PeerRegistry(GATEWAYS, lake.runtime.new_id()[:12], lake.runtime.clock, advertise=self.options.advertise)
         self.client_service = ClientService(lake, self.clients, self.peers, self.topic_directory)
         self.producers = ProducerPool(lake, self.metrics)
         self.transactions = GatewayTransactions(lake, self.clients, first_check=self.options.first_check)
@@ -58,23 +44,16 @@ class Gateway:
         )
         self.peers.on_gone.append(self.consumers.renewer.adopt_all)
         self.authorizer: SignatureAuthorizer | None = None
-        if (access := self.options.access) is not None:
-            principals = PrincipalAuthorizer.of(access, lake.coordination.access.read, lake.runtime.clock)
-            self.authorizer = SignatureAuthorizer(principals, lake.runtime.clock, utc_only=self.options.utc_signatures)
+        if self.principals is not None:
+            self.authorizer = SignatureAuthorizer(self.principals, lake.runtime.clock, utc_only=self.options.utc_signatures)
         self.calls = CallRunner(
             clock=lake.runtime.clock,
             request_bytes_max=self.options.request_bytes_max,
             on_call=self.clients.on_call,
             access=self.authorizer or AllowAny(),
         )
-        self._end_gauges = self.metrics.watch(lambda: list(gauges(self.clients, is_up=self.server.health.is_ready)))
-        self._end_sends = self.metrics.watch(lambda: list(producer_samples(lake.producer_statistics())))
-        observers: list[AnswerObserver] = [CallCounters(self.metrics, RPC_LATENCY), AuditLog(every=self.options.audit)]
-        if (tracing := spans(lake.runtime.clock, system="rocketmq", service=SERVICE)) is not None:
-            observers.append(tracing)
-        self.calls.on_answer = AnswerDispatcher(observers).on_answer
+        self.calls.on_answer = AnswerDispatcher(self._observers(RPC_LATENCY, system="rocketmq", service=SERVICE)).on_answer
         self.server = RpcServer(self.options, self.calls, by_name(self._rpcs()))
-        self._sweeper: asyncio.Task[None] | None = None
 
     def _rpcs(self) -> list[Rpc]:
         return [
@@ -84,51 +63,19 @@ class Gateway:
             *self.consumers.rpcs(),
         ]
 
-    @property
-    def port(self) -> int:
-        return self.server.port
+    def _gauges(self) -> Sequence[Sample]:
+        return list(gauges(self.clients, is_up=self.server.health.is_ready))
 
-    @property
-    def tls_port(self) -> int:
-        """The port with TLS; 0: there is none."""
-        return self.server.tls_port
-
-    async def start(self) -> None:
-        """Return once clients can connect."""
-        await self.server.start()
-        host = self.options.address or self.options.host
-        own = GatewayEntry(host, self.server.own_port, tls_port=self.server.own_tls_port, signed=self.options.access is not None)
-        await self.peers.join(self.lake.coordination, own)
+    async def _begin(self) -> None:
         await self.consumers.start()
-        self._sweeper = asyncio.ensure_future(self._sweep())
 
-    async def stop(self) -> None:
-        """Drain: refuse new calls, and let the others end."""
-        await self.peers.leave()
+    async def _end_waiting(self) -> None:
         self.client_service.end()
         self.consumers.end_polls()
-        await self.server.stop()
-        if self._sweeper is not None:
-            self._sweeper.cancel()
-            await asyncio.gather(self._sweeper, return_exceptions=True)
+
+    async def _close(self) -> None:
         await self.consumers.close()
-        if self.authorizer is not None:
-            await self.authorizer.close()
-        self._end_gauges()
-        self._end_sends()
 
-    async def _sweep(self) -> None:
-        while True:
-            await asyncio.sleep(_SWEEP_S)
-            try:
-                self.clients.sweep()
-                await self.producers.close_idle()
-            except Exception:
-                log.exception("looking after clients and producers failed, and is tried again")
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.stop()
+    async def _forget_idle(self) -> None:
+        self.clients.sweep()
+        await self.producers.close_idle()

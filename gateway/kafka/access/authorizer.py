@@ -30,9 +30,6 @@ class SaslAuthorizer:
         self._connections_max = connections
         self._connections: Counter[str] = Counter()
 
-    async def close(self) -> None:
-        await self.principals.close()
-
     async def admit(self, call: KafkaCall) -> None:
         """Raises `Unauthorized`."""
         await self.check_again(call)

@@ -22,9 +22,6 @@ class SignatureAuthorizer:
         self._clock = clock
         self._utc_only = utc_only
 
-    async def close(self) -> None:
-        await self.principals.close()
-
     async def admit(self, call: RpcCall) -> None:
         """Name the principal of a call. Raises `Unauthorized`, or `BackPressureError`."""
         signature = signature_of(call.metadata.authorization, call.metadata.date_time)

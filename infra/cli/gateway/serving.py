@@ -6,7 +6,7 @@ import gc
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import click
 
@@ -20,22 +20,12 @@ from .options import process_number
 
 if TYPE_CHECKING:
     from ....aio import Lake
+    from ....gateway.protocol_gateway import ProtocolGateway
     from ....gateway.server.options import GatewayOptions
 
 _YOUNG_OBJECTS: Final = 5_000
 """Some calls' objects; Python's own default is 700."""
 _COLLECTIONS_OF_YOUNG, _COLLECTIONS_OF_OLDER = 20, 10
-
-
-class ProtocolGateway(Protocol):
-    """A gateway of one protocol."""
-
-    @property
-    def port(self) -> int: ...
-    @property
-    def tls_port(self) -> int: ...
-    async def __aenter__(self) -> Self: ...
-    async def __aexit__(self, *_: object) -> None: ...
 
 
 CommandGateway: TypeAlias = "tuple[GatewayOptions, Callable[[Lake, MemoryMetrics], ProtocolGateway]]"
