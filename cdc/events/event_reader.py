@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from ...log.errors import InvalidArgument, PenstockError
 from .debezium import ChangeEvent, NestedTooDeep, decode_event, is_control, parse_change, table_of
 from .sources import TableId
-from .standard_envelope import standard_change
+from .standard_envelope import read_key, standard_change
 from .stop_message import stop_reason
 from .typed_events import TypedEvent
 
@@ -32,8 +32,19 @@ class UnreadableEvent:
         return error.message if hidden or error.observed is None else f"{error.message}: {error.observed}"
 
 
-def read_event(body: bytes | TypedEvent | None) -> ChangeEvent | UnreadableEvent | None:
-    """The change of one event; None for a tombstone, which adds nothing to the delete before it."""
+def read_event(body: bytes | TypedEvent | None, key: bytes | None = None) -> ChangeEvent | UnreadableEvent | None:
+    """The change of one event; None for a tombstone, which adds nothing to the delete before it.
+
+    ``key``: the message's. It is the row's where the event has none, as Kafka Connect sends a key beside its value.
+    """
+    change = _read(body)
+    if key is None or not isinstance(change, ChangeEvent) or change.key:
+        return change
+    columns, schema = read_key(key)
+    return replace(change, key=columns, schema_of_key=schema)
+
+
+def _read(body: bytes | TypedEvent | None) -> ChangeEvent | UnreadableEvent | None:
     event: object = None
     try:
         if isinstance(body, TypedEvent):

@@ -102,6 +102,14 @@ def standard_change(body: bytes) -> ChangeEvent | None:
     return _change(event.value, event.key or {}, None, None)
 
 
+def read_key(data: bytes) -> tuple[dict[str, Any], ConnectRowSchema | None]:
+    """The columns of a key by itself, with Connect's schema or without; none of what is no key's JSON."""
+    try:
+        return _key(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, InvalidArgument):
+        return {}, None
+
+
 def _change(
     envelope: _Envelope, key: dict[str, Any], schema_of_key: ConnectRowSchema | None, schema_of_row: ConnectRowSchema | None
 ) -> ChangeEvent | None:

@@ -51,12 +51,12 @@ class Fold:
         self._passed_us: int | None = None
         """The newest commit that its target has already."""
 
-    def add(self, queue: int, offset: int, body: bytes | TypedEvent | None, time_us: int = 0) -> None:
-        """Take a body, a typed row, or a tombstone. ``time_us``: when it was stored."""
+    def add(self, queue: int, offset: int, body: bytes | TypedEvent | None, time_us: int = 0, key: bytes | None = None) -> None:
+        """Take a body, a typed row, or a tombstone. ``time_us``: when it was stored. ``key``: the message's."""
         folded = self._folded
         if queue in folded.broken:
             return
-        change, place = read_event(body), (queue, offset)
+        change, place = read_event(body, key), (queue, offset)
         if change is None:
             folded.ignored += 1
             return

@@ -73,8 +73,8 @@ def preview(plan: SyncPlan, tables: TargetTables, *, keeps_history: bool) -> Syn
         columns=EVENT if planned is None else TYPED_EVENT,
         planned=planned,
     )
-    for queue, offset, time_us, body, _ in events_of(task) if task.ranges else ():
-        look.add(queue, offset, body, time_us)
+    for queue, offset, time_us, key, body, _ in events_of(task) if task.ranges else ():
+        look.add(queue, offset, body, time_us, key)
     folded = look.result()
     sources = sorted({*look.events, *folded.refused, *(one.source for one in folded.rejected if one.source is not None)})
     owner = TargetOwner(plan.topic, standing.life, plan.name)

@@ -22,8 +22,9 @@ from ...fold.fold_result import FoldResult, combined
 from ...fold.plan import FoldPlan
 from ..options import NO_STEPS, SyncSteps
 
-EVENT = ("queue", "offset", "store_timestamp", "body")
-TYPED_EVENT = (*EVENT[:-1], VALUE)
+_PLACE = ("queue", "offset", "store_timestamp")
+EVENT = (*_PLACE, "message_group", "key", "body")
+TYPED_EVENT = (*_PLACE, VALUE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,13 +97,13 @@ def fold_task(
     sizes = dict.fromkeys(ends, 0)
     taken = before
     with closing(events_of(task)) as events:
-        for queue, offset, time_us, body, size in events:
+        for queue, offset, time_us, key, body, size in events:
             if bytes_max is not None and taken and taken + size > bytes_max:
                 return FoldOutput(fold.result(), ends, sizes)
             taken += size or 1  # an event without a body counts too
             sizes[queue] += size
             ends[queue] = offset + 1
-            fold.add(queue, offset, body, time_us)
+            fold.add(queue, offset, body, time_us, key)
     return FoldOutput(fold.result(), {queue: limit for queue, (_, limit) in task.ranges.items()}, sizes)
 
 
@@ -118,13 +119,22 @@ def no_collector() -> Iterator[None]:
             gc.enable()
 
 
-def events_of(task: ReadTask) -> Generator[tuple[int, int, int, bytes | TypedEvent | None, int], None, None]:
-    """Queue, offset, store time, content and size of each event."""
+def events_of(task: ReadTask) -> Generator[tuple[int, int, int, bytes | None, bytes | TypedEvent | None, int], None, None]:
+    """Queue, offset, store time, key, content and size of each event."""
     with closing(read(task)) as batches:
         for batch in batches:
             places = (batch.column(name).to_pylist() for name in ("queue", "offset"))
             times = batch.column("store_timestamp").cast(pa.int64()).to_pylist()
-            yield from zip(*places, times, *_contents(batch), strict=True)
+            yield from zip(*places, times, _keys(batch), *_contents(batch), strict=True)
+
+
+def _keys(batch: pa.RecordBatch) -> Iterable[bytes | None]:
+    """The messages' keys that may be a row's: an object of JSON, which is the message group where it can be one."""
+    if VALUE in batch.schema.names:
+        return [None] * batch.num_rows
+    keys = pc.coalesce(batch.column("key"), batch.column("message_group").cast(pa.binary()))
+    objects = pc.starts_with(keys, "{")
+    return pc.if_else(objects, keys, pa.scalar(None, pa.binary())).to_pylist() if pc.any(objects).as_py() else [None] * len(keys)
 
 
 def _contents(batch: pa.RecordBatch) -> tuple[Iterable[bytes | TypedEvent | None], Iterable[int]]:
