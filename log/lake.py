@@ -141,7 +141,9 @@ class LogLake:
             log.warning("the Delta table of topic %s was not made: %s", name, error)
 
     async def alter_topic(self, name: str, **changes: object) -> TopicRecord:
-        """Change ``retention``, ``retention_bytes``, ``limits`` or ``iceberg`` of a topic. Raises `InvalidArgument` for anything else."""
+        """Change ``retention``, ``retention_bytes``, ``limits``, ``iceberg`` or ``configs`` of a topic. Raises `InvalidArgument` for
+        anything else.
+        """
         check_own(name, operation="alter_topic")
         await self._writable("alter_topic")
         record = await alter_topic(self.store, self.runtime, name, **changes)

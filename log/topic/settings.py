@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, Any
 
 from msgspec import Meta, to_builtins
+from msgspec import field as form_field
 
 from ..errors import InvalidArgument, LimitExceeded
 from ..format.digest import digest
@@ -47,11 +48,13 @@ QUEUES_DEFAULT = 16
 RETENTION_DEFAULT = timedelta(days=3)
 RETENTION_MAX = timedelta(days=36_500)
 RETENTION_BYTES_MAX = 2**60
+CONFIGS_MAX = 100
+CONFIG_CHARS_MAX = 1_000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TopicSettings:
-    """A topic's settings. Only retention, limits and ``iceberg`` can be changed; the schema evolves."""
+    """A topic's settings. Only retention, limits, ``iceberg`` and ``configs`` can be changed; the schema evolves."""
 
     message_type: MessageType = MessageType.NORMAL
     queues: int = QUEUES_DEFAULT
@@ -65,6 +68,8 @@ class TopicSettings:
     limits: TopicLimits = field(default_factory=TopicLimits)
     iceberg: bool = False
     """Whether maintenance lists the table in Iceberg's metadata too; needs `pip install 'penstock[iceberg]'`."""
+    configs: tuple[tuple[str, str], ...] = ()
+    """The configs that Kafka's clients gave the topic, as pairs of name and value: kept for them, and without effect in Penstock."""
     schema: TopicSchema | None = None
     """The first version of a typed topic's schema, by ``schema_of_source(…)``."""
     message_group: str | None = None
@@ -78,6 +83,7 @@ class TopicSettings:
 
     def __post_init__(self) -> None:
         check_flag("iceberg", self.iceberg, operation="topic settings")
+        object.__setattr__(self, "configs", _checked_configs(self.configs))
         if self.label_paths or self.bloom:
             self._check_paths()
         try:
@@ -174,6 +180,7 @@ class _SettingsForm(StoredForm, frozen=True):
     retention_bytes: Number | None
     limits: _LimitsForm
     iceberg: bool = False
+    configs: Annotated[dict[Name, str], Meta(max_length=CONFIGS_MAX)] = form_field(default_factory=dict)
     schema: dict[str, Any] | None = None
     message_group: Name | None = None
     tag: Name | None = None
@@ -202,6 +209,8 @@ def encode_record(record: TopicRecord) -> bytes:
         del settings[name]
     if not record.settings.iceberg:
         del settings["iceberg"]
+    if configs := settings.pop("configs"):
+        settings["configs"] = dict(configs)
     if record.settings.routing is Routing.XXHASH64:
         del settings["routing"]
     if schema is not None:
@@ -226,7 +235,8 @@ def _format(settings: TopicSettings) -> int:
     """The lowest format whose readers know all of these settings."""
     limits = settings.limits
     has_header_limits = limits.max_headers_bytes is not None or limits.max_headers is not None
-    if settings.message_type is MessageType.MIXED or settings.routing is not Routing.XXHASH64 or has_header_limits:
+    is_routed = settings.message_type is MessageType.MIXED or settings.routing is not Routing.XXHASH64
+    if is_routed or has_header_limits or settings.configs:
         return FORMAT_SETTINGS
     return FORMAT_BASIC if settings.schema is None and not settings.iceberg else FORMAT_EXTENDED
 
@@ -250,6 +260,7 @@ def decode_record(data: bytes, *, where: str) -> TopicRecord:
             retention_bytes=values.retention_bytes,
             limits=TopicLimits(**limits),
             iceberg=values.iceberg,
+            configs=tuple(values.configs.items()),
             schema=None if values.schema is None else _schema_of(values.schema, where=where),
             message_group=values.message_group,
             tag=values.tag,
@@ -275,6 +286,19 @@ def _schema_of(found: dict[str, Any], *, where: str) -> TopicSchema:
     from ..format.schema_form import SchemaForm, schema_of
 
     return schema_of(check_stored(found, SchemaForm, what=_WHAT, where=where, operation=_OPERATION, hint=_HINT))
+
+
+def _checked_configs(given: object) -> tuple[tuple[str, str], ...]:
+    """The configs by name. Raises `InvalidArgument` or `LimitExceeded`."""
+    pairs = given if isinstance(given, tuple) else (given,)
+    if not all(isinstance(pair, tuple) and len(pair) == 2 and all(isinstance(part, str) for part in pair) for pair in pairs):
+        raise InvalidArgument("configs must be a tuple of pairs of name and value, as text", observed=plain(given))
+    if len({name for name, _ in pairs}) < len(pairs):
+        raise InvalidArgument("configs name one twice", observed=plain(given))
+    if len(pairs) > CONFIGS_MAX or any(len(part) > CONFIG_CHARS_MAX for pair in pairs for part in pair):
+        expected = f"at most {CONFIGS_MAX}, each name and value of at most {CONFIG_CHARS_MAX} characters"
+        raise LimitExceeded("too many configs, or too long ones", expected=expected, observed=plain(given))
+    return tuple(sorted(pairs))
 
 
 def _digest(document: dict[str, Any]) -> str:

@@ -340,14 +340,14 @@ def check_labels_kept(topic: Topic, after: TopicSchema) -> None:
 
 
 async def alter_topic(store: ObjectStore, runtime: Runtime, name: str, **changes: object) -> TopicRecord:
-    """Change retention, retention_bytes, limits or iceberg, from the topic's next opening."""
-    unknown = sorted(set(changes) - {"retention", "retention_bytes", "limits", "iceberg"})
+    """Change retention, retention_bytes, limits, iceberg or configs, from the topic's next opening."""
+    unknown = sorted(set(changes) - {"retention", "retention_bytes", "limits", "iceberg", "configs"})
     if unknown:
         raise InvalidArgument(
             f"{', '.join(unknown)} cannot be changed",
             operation="alter_topic",
             object=name,
-            expected="retention, retention_bytes, limits or iceberg",
+            expected="retention, retention_bytes, limits, iceberg or configs",
         )
     paths = TopicPaths.of(name)
     while True:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from penstock.log import Routing
-from penstock.log.errors import InvalidArgument, NewerFormatError
+from penstock.log.errors import InvalidArgument, LimitExceeded, NewerFormatError
 from penstock.log.format.stored_json import StoredForm, parse_stored
 from penstock.log.limits import FORMAT_BASIC, FORMAT_EXTENDED, TopicLimits
 from penstock.log.topic.settings import TopicRecord, TopicSettings, decode_record, encode_record
@@ -32,6 +32,7 @@ def encoded(**settings: Any) -> bytes:
         {"routing": "crc32", "message_type": "FIFO"},
         {"limits": TopicLimits(max_headers=10_000)},
         {"limits": TopicLimits(max_headers_bytes=2**20)},
+        {"configs": (("cleanup.policy", "compact"), ("segment.ms", "100"))},
     ],
 )
 def test_settings_that_earlier_versions_do_not_know_say_so(settings: dict[str, Any]) -> None:
@@ -47,6 +48,21 @@ def test_a_routing_is_one_of_three() -> None:
     assert TopicSettings(routing="MURMUR2").routing is Routing.MURMUR2  # type: ignore[arg-type]
     with pytest.raises(InvalidArgument, match=r"no such routing.*expected: xxhash64, murmur2, crc32; observed: 'fnv1a'"):
         TopicSettings(routing="fnv1a")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("configs", "told"),
+    [
+        ({"a": "1"}, "must be a tuple of pairs"),
+        ((("a", 1),), "must be a tuple of pairs"),
+        ((("a", "1"), ("a", "2")), "name one twice"),
+        ((("a", "1" * 1_001),), "too long"),
+        (tuple((str(number), "") for number in range(101)), "too many"),
+    ],
+)
+def test_configs_are_few_short_texts(configs: Any, told: str) -> None:
+    with pytest.raises((InvalidArgument, LimitExceeded), match=told):
+        TopicSettings(configs=configs)
 
 
 def test_other_settings_are_stored_as_before() -> None:

@@ -18,6 +18,7 @@ from ..records.batches import NO_PRODUCER_ID, BatchHeader, KafkaBatch
 from ..records.columns import messages_of
 from ..records.decoding import decode_gathered
 from ..records.errors import RecordsError
+from ..topics.configs import is_compacted
 from ..wire.errors import ErrorCode, KafkaRefusal, refusal_of
 
 APPEND_BYTES_MAX: Final = 5 * MIB
@@ -64,7 +65,7 @@ def form(batches: Sequence[ProducedBatch], settings: TopicSettings) -> FormedRow
     refused = {number: refusal_of_records(error) for number, error in gathered.refused.items()}
     sound = [number for number in range(gathered.taken) if number not in refused]
     counts = [batches[number].batch.header.record_count for number in sound]
-    if settings.message_type is MessageType.FIFO:
+    if settings.message_type is MessageType.FIFO or is_compacted(settings):
         refused |= _without_keys(gathered.rows["key"], sound, counts)
     messages = messages_of(gathered.rows)
     columns = dict(zip(messages.schema.names, messages.columns, strict=True))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from uuid import UUID
 
 from ....aio import Lake
@@ -90,7 +91,8 @@ class AdministrationService:
             raise KafkaRefusal(
                 ErrorCode.INVALID_PARTITIONS, f"a topic has 1 to {QUEUES_MAX} partitions, and {queues} were asked for"
             )
-        return settings_of(self._defaults, queues=None if queues == _UNSAID else queues, stated=_stated(asked.configs))
+        settings = self._defaults if queues == _UNSAID else replace(self._defaults, queues=queues)
+        return settings_of(settings, _stated(asked.configs))
 
     async def delete_topics(self, request: Request, call: KafkaCall) -> Fields:
         by_id = call.version >= 6

@@ -17,18 +17,18 @@ from ..server.calls import KafkaCall
 from ..wire.errors import ErrorCode, KafkaRefusal, refusal_of
 from ..wire.messages import Fields, Request
 from ..wire.names import INTERNAL, topic_of
-from .configs import BROKER_CONFIGS, CONFIGS, TopicConfig, settings_of
+from .configs import BROKER_CONFIGS, CONFIGS, LIST, TopicConfig, listed, settings_of
 
 _TOPIC, _BROKER = 2, 4
 """Kinds of resources."""
-_SET, _DELETE = 0, 1
-"""Operations of a change; lists are appended to and subtracted from by 2 and 3."""
+_SET, _DELETE, _APPEND, _SUBTRACT = range(4)
+"""Operations of a change."""
 DYNAMIC_TOPIC_CONFIG: Final = 1
 STATIC_BROKER_CONFIG: Final = 4
 DEFAULT_CONFIG: Final = 5
 """Where a value comes from, by Kafka's numbers."""
 _LOG_DIRECTORY: Final = "/lake"
-_ALTERABLE: Final = ("retention", "retention_bytes")
+_ALTERABLE: Final = ("retention", "retention_bytes", "configs")
 _Stated: TypeAlias = Callable[[Request, TopicSettings], Mapping[str, str | None]]
 """The values that a request states for a resource."""
 
@@ -89,16 +89,22 @@ class ConfigService:
 
     async def incremental_alter_configs(self, request: Request, call: KafkaCall) -> Fields:
         def stated(asked: Request, settings: TopicSettings) -> Mapping[str, str | None]:
-            changed: dict[str, str | None] = {}
-            for one in asked.configs:
-                if one.config_operation not in (_SET, _DELETE):
-                    raise KafkaRefusal(ErrorCode.INVALID_CONFIG, f"{one.name} is set or deleted: it is no list to add to")
-                config = CONFIGS.get(one.name)
-                is_reset = one.config_operation == _DELETE and config is not None
-                changed[one.name] = config.value_of(self._defaults) if is_reset and config is not None else one.value
-            return changed
+            return {one.name: self._changed(one, CONFIGS.get(one.name), settings) for one in asked.configs}
 
         return await self._all_altered(request, stated, call)
+
+    def _changed(self, asked: Request, config: TopicConfig | None, settings: TopicSettings) -> str | None:
+        if config is None or asked.config_operation == _SET:
+            value: str | None = asked.value
+            return value
+        if asked.config_operation == _DELETE:
+            return config.value_of(self._defaults)
+        if config.kind != LIST or asked.config_operation not in (_APPEND, _SUBTRACT):
+            raise KafkaRefusal(ErrorCode.INVALID_CONFIG, f"{config.name} is set or deleted: it is no list to add to")
+        before, given = listed(config.value_of(settings)), listed(asked.value or "")
+        if asked.config_operation == _APPEND:
+            return ",".join([*before, *(one for one in given if one not in before)])
+        return ",".join(one for one in before if one not in given)
 
     async def _all_altered(self, request: Request, stated: _Stated, call: KafkaCall) -> Fields:
         is_trial = bool(request.validate_only)
@@ -111,7 +117,7 @@ class ConfigService:
             _check_topic(asked)
             call.rights.check(Verb.MANAGE, asked.resource_name)
             before = await self._settings(asked.resource_name)
-            after = settings_of(before, queues=None, stated=stated(asked, before))
+            after = settings_of(before, stated(asked, before))
             changes = {name: getattr(after, name) for name in _ALTERABLE if getattr(after, name) != getattr(before, name)}
             if not validate_only and changes:
                 await self._lake.alter_topic(asked.resource_name, **changes)

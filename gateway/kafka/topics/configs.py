@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Final
@@ -30,9 +30,8 @@ class TopicConfig:
     is_fixed: bool = False
 
 
-def settings_of(defaults: TopicSettings, *, queues: int | None, stated: Mapping[str, str | None]) -> TopicSettings:
-    """The settings of a new topic. Raises `KafkaRefusal` for a config that is not known, or has a wrong value, and `LimitExceeded`."""
-    settings = defaults if queues is None else replace(defaults, queues=queues)
+def settings_of(settings: TopicSettings, stated: Mapping[str, str | None]) -> TopicSettings:
+    """The settings with configs that are stated. Raises `KafkaRefusal` for a config that is not known, or has a wrong value, and `LimitExceeded`."""
     for name, value in stated.items():
         config = CONFIGS.get(name)
         if config is None:
@@ -43,7 +42,23 @@ def settings_of(defaults: TopicSettings, *, queues: int | None, stated: Mapping[
             settings = config.set(settings, value)
         except ValueError as error:
             raise KafkaRefusal(ErrorCode.INVALID_CONFIG, f"{name} cannot be {value!r}: {error}") from None
+    if _policies(settings) == {COMPACT}:  # what is compacted alone has no age and no size
+        return replace(settings, retention=None, retention_bytes=None)
     return settings
+
+
+def is_compacted(settings: TopicSettings) -> bool:
+    """Whether each record is to have a key, as the latest of a key would be kept."""
+    return COMPACT in _policies(settings)
+
+
+def listed(value: str) -> list[str]:
+    """The items of a list."""
+    return [item for one in value.split(",") if (item := one.strip())]
+
+
+def _policies(settings: TopicSettings) -> set[str]:
+    return set(listed(CLEANUP_POLICY.value_of(settings)))
 
 
 def _retention_ms(settings: TopicSettings) -> str:
@@ -62,48 +77,76 @@ def _with_retention_bytes(settings: TopicSettings, value: str) -> TopicSettings:
     return replace(settings, retention_bytes=None if size_bytes == _UNBOUNDED else size_bytes)
 
 
-def _with_cleanup(settings: TopicSettings, value: str) -> TopicSettings:
-    policies = {one.strip() for one in value.split(",")}
-    if not policies <= {"delete", "compact"} or not policies:
-        raise ValueError("policies are delete and compact")
-    return replace(settings, retention=None) if "compact" in policies else settings
-
-
 def _number(value: str) -> int:
-    number = int(value)
+    number = _whole(value)
     if number < _UNBOUNDED:
         raise ValueError("less than -1")
     return number
 
 
-def _idle(name: str, value: str, kind: int) -> TopicConfig:
-    """A config that is told and taken, and has no effect."""
-    return TopicConfig(name, lambda _: value, kind=kind)
+def _whole(value: str) -> int:
+    try:
+        return int(value)
+    except ValueError:
+        raise ValueError("no whole number") from None
+
+
+def _kept(name: str, default: str, kind: int, *values: str) -> TopicConfig:
+    """A config that is kept and told, and has no effect; ``values`` are all that it takes."""
+
+    def set_to(settings: TopicSettings, value: str) -> TopicSettings:
+        _check_value(value, kind, values)
+        others = tuple(pair for pair in settings.configs if pair[0] != name)
+        return replace(settings, configs=others if value == default else (*others, (name, value)))
+
+    return TopicConfig(name, lambda settings: dict(settings.configs).get(name, default), set_to, kind=kind)
+
+
+def _check_value(value: str, kind: int, values: Sequence[str]) -> None:
+    if kind in (INT, LONG):
+        _whole(value)
+    elif kind == DOUBLE:
+        float(value)
+    elif kind == BOOLEAN and value not in ("true", "false"):
+        raise ValueError("neither true nor false")
+    given = listed(value) if kind == LIST else [value]
+    if values and (not given or not set(given) <= set(values)):
+        raise ValueError(f"not of {', '.join(values)}")
 
 
 def _of_broker(name: str, value: str | Callable[[TopicSettings], str], kind: int) -> TopicConfig:
     return TopicConfig(name, value if callable(value) else lambda _: value, kind=kind, is_fixed=True)
 
 
+COMPACT: Final = "compact"
+CLEANUP_POLICY: Final = _kept("cleanup.policy", "delete", LIST, "delete", COMPACT)
 CONFIGS: Final[Mapping[str, TopicConfig]] = {
     one.name: one
     for one in (
-        TopicConfig("cleanup.policy", lambda _: "delete", _with_cleanup, LIST),
-        _idle("compression.type", "producer", STRING),
-        _idle("delete.retention.ms", "86400000", LONG),
-        _idle("file.delete.delay.ms", "60000", LONG),
-        _idle("flush.messages", str(2**63 - 1), LONG),
-        _idle("flush.ms", str(2**63 - 1), LONG),
-        _idle("index.interval.bytes", "4096", INT),
-        _idle("max.compaction.lag.ms", str(2**63 - 1), LONG),
-        _idle("max.message.bytes", str(BATCH_BYTES_MAX), INT),
-        _idle("message.timestamp.after.max.ms", str(2**63 - 1), LONG),
-        _idle("message.timestamp.before.max.ms", str(2**63 - 1), LONG),
-        _idle("message.timestamp.type", "CreateTime", STRING),
-        _idle("min.cleanable.dirty.ratio", "0.5", DOUBLE),
-        _idle("min.compaction.lag.ms", "0", LONG),
-        _idle("min.insync.replicas", "1", INT),
-        _idle("preallocate", "false", BOOLEAN),
+        CLEANUP_POLICY,
+        _kept("compression.gzip.level", "-1", INT),
+        _kept("compression.lz4.level", "9", INT),
+        _kept("compression.type", "producer", STRING, "producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"),
+        _kept("compression.zstd.level", "3", INT),
+        _kept("delete.retention.ms", "86400000", LONG),
+        _kept("file.delete.delay.ms", "60000", LONG),
+        _kept("flush.messages", str(2**63 - 1), LONG),
+        _kept("flush.ms", str(2**63 - 1), LONG),
+        _kept("follower.replication.throttled.replicas", "", LIST),
+        _kept("index.interval.bytes", "4096", INT),
+        _kept("leader.replication.throttled.replicas", "", LIST),
+        _kept("local.retention.bytes", "-2", LONG),
+        _kept("local.retention.ms", "-2", LONG),
+        _kept("max.compaction.lag.ms", str(2**63 - 1), LONG),
+        _kept("max.message.bytes", str(BATCH_BYTES_MAX), INT),
+        _kept("message.timestamp.after.max.ms", str(2**63 - 1), LONG),
+        _kept("message.timestamp.before.max.ms", str(2**63 - 1), LONG),
+        _kept("message.timestamp.type", "CreateTime", STRING, "CreateTime", "LogAppendTime"),
+        _kept("min.cleanable.dirty.ratio", "0.5", DOUBLE),
+        _kept("min.compaction.lag.ms", "0", LONG),
+        _kept("min.insync.replicas", "1", INT),
+        _kept("preallocate", "false", BOOLEAN),
+        _kept("remote.storage.enable", "false", BOOLEAN, "false"),
         TopicConfig(
             "retention.bytes",
             lambda settings: str(_UNBOUNDED if settings.retention_bytes is None else settings.retention_bytes),
@@ -111,11 +154,11 @@ CONFIGS: Final[Mapping[str, TopicConfig]] = {
             LONG,
         ),
         TopicConfig("retention.ms", _retention_ms, _with_retention_ms, LONG),
-        _idle("segment.bytes", "1073741824", INT),
-        _idle("segment.index.bytes", "10485760", INT),
-        _idle("segment.jitter.ms", "0", LONG),
-        _idle("segment.ms", "604800000", LONG),
-        _idle("unclean.leader.election.enable", "false", BOOLEAN),
+        _kept("segment.bytes", "1073741824", INT),
+        _kept("segment.index.bytes", "10485760", INT),
+        _kept("segment.jitter.ms", "0", LONG),
+        _kept("segment.ms", "604800000", LONG),
+        _kept("unclean.leader.election.enable", "false", BOOLEAN),
     )
 }
 BROKER_CONFIGS: Final = (

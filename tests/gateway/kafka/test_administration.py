@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from aiokafka.errors import KafkaError
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient, NewPartitions, NewTopic, OffsetSpec
 from kafka.errors import InvalidPartitionsError, TopicAlreadyExistsError
 from kafka.structs import TopicPartition
@@ -18,7 +19,7 @@ from penstock.log import MessageType, TopicSettings
 from penstock.log.message.routing_type import Routing
 from penstock.log.stores import MemoryStore
 from penstock.log.stores.counting import CountingStore
-from tests.gateway.kafka.serving import place, served
+from tests.gateway.kafka.serving import place, producer, served
 
 
 async def asked(gateway: KafkaGateway, ask: Callable[[KafkaAdminClient], Any]) -> Any:
@@ -65,6 +66,81 @@ async def test_configs_are_told_with_their_sources_and_those_that_count_are_chan
         found = await asked(gateway, lambda client: client.describe_configs([ConfigResource(ConfigResourceType.TOPIC, "orders")]))
         assert "retention.ms" in str(found)
         assert "3600000" in str(found)
+
+
+def altered(**configs: Any) -> ConfigResource:
+    """A change of the topic's configs: a value for each, or an operation and a value."""
+    return ConfigResource(
+        ConfigResourceType.TOPIC, "orders", configs={name.replace("_", "."): one for name, one in configs.items()}
+    )
+
+
+async def told(gateway: KafkaGateway) -> dict[str, str]:
+    """The topic's configs that are not the defaults."""
+    asked_for = [ConfigResource(ConfigResourceType.TOPIC, "orders")]
+    found = await asked(gateway, lambda client: client.describe_configs(asked_for))
+    return {name: one["value"] for name, one in found["topic"]["orders"].items()}
+
+
+async def test_configs_that_kafka_has_are_kept_for_every_gateway_until_they_are_reset() -> None:
+    store = MemoryStore()
+    async with served(store) as gateway, served(store) as other:
+        made = NewTopic("orders", 1, 1, topic_configs={"cleanup.policy": "compact", "segment.ms": "1000", "preallocate": "false"})
+        await asked(gateway, lambda client: client.create_topics([made]))
+        compacted = {"cleanup.policy": "compact", "segment.ms": "1000", "retention.ms": "-1"}
+        assert await told(other) == compacted
+        await asked(other, lambda client: client.alter_configs([altered(flush_ms="7")]))
+        assert await told(gateway) == {**compacted, "flush.ms": "7"}
+        changes = altered(cleanup_policy=("SET", "delete"), retention_ms="60000", flush_ms=("DELETE", None))
+        await asked(gateway, lambda client: client.alter_configs([changes]))
+        assert await told(other) == {"segment.ms": "1000", "retention.ms": "60000"}
+        assert (await gateway.lake.topics())["orders"].settings.configs == (("segment.ms", "1000"),)
+
+
+@pytest.mark.parametrize("is_incremental", [True, False])
+async def test_what_is_compacted_alone_has_no_age(is_incremental: bool) -> None:
+    async with served() as gateway:
+        await asked(gateway, lambda client: client.create_topics([NewTopic("orders", 1, 1)]))
+        change = altered(cleanup_policy="compact", retention_ms="60000")
+        await asked(gateway, lambda client: client.alter_configs([change], incremental=is_incremental))
+        assert (await gateway.lake.topics())["orders"].settings.retention is None
+
+
+async def test_lists_are_added_to_and_taken_from_and_a_compacted_topic_wants_keys() -> None:
+    async with served() as gateway, producer(gateway) as sending:
+        await asked(gateway, lambda client: client.create_topics([NewTopic("orders", 1, 1)]))
+        await sending.send_and_wait("orders", b"without a key")
+        retention = (await gateway.lake.topics())["orders"].settings.retention
+        await asked(gateway, lambda client: client.alter_configs([altered(cleanup_policy=("APPEND", "compact"))]))
+        assert await told(gateway) == {"cleanup.policy": "delete,compact"}
+        with pytest.raises(KafkaError):
+            await sending.send_and_wait("orders", b"without a key")
+        await sending.send_and_wait("orders", b"with one", key=b"k")
+        await asked(gateway, lambda client: client.alter_configs([altered(cleanup_policy=("SUBTRACT", "compact"))]))
+        assert await told(gateway) == {}
+        assert (await gateway.lake.topics())["orders"].settings.retention == retention
+        await sending.send_and_wait("orders", b"without a key")
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        altered(cleanup_policy="forget"),
+        altered(cleanup_policy=("SUBTRACT", "delete")),
+        altered(segment_ms="soon"),
+        altered(segment_ms=("APPEND", "1")),
+        altered(preallocate="yes"),
+        altered(message_format_version="2.0"),
+        altered(compression_type="rar"),
+    ],
+    ids=repr,
+)
+async def test_a_config_that_kafka_has_not_is_refused(wrong: ConfigResource) -> None:
+    async with served() as gateway:
+        await asked(gateway, lambda client: client.create_topics([NewTopic("orders", 1, 1)]))
+        answer = await asked(gateway, lambda client: client.alter_configs([wrong], raise_on_unknown=False))
+        assert "InvalidConfigurationError" in answer["topic"]["orders"]
+        assert await told(gateway) == {}
 
 
 async def test_more_partitions_are_refused_with_the_reason() -> None:
