@@ -37,6 +37,8 @@ class ClassicMember(StoredForm, frozen=True):
     """None: it is no static member."""
     client_id: str
     client_host: str
+    principal: str
+    """The principal that alone acts by the id; empty where nobody proves who it is."""
     session_ms: Number
     rebalance_ms: Number
     protocols: tuple[ClassicProtocol, ...]

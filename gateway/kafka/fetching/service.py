@@ -53,11 +53,15 @@ class FetchService:
         """The answer has at least one batch, if there is any, even where it is larger than the limits."""
         if request.session_id != _NO_SESSION:
             return encode_fetch_answer(call.version, (), code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
-        asked = [
-            _Asked(one.topic, part.partition, part.fetch_offset, part.current_leader_epoch, part.partition_max_bytes)
-            for one in request.topics
-            for part in one.partitions
-        ]
+        asked = list(
+            {
+                (one.topic, part.partition): _Asked(
+                    one.topic, part.partition, part.fetch_offset, part.current_leader_epoch, part.partition_max_bytes
+                )
+                for one in request.topics
+                for part in one.partitions
+            }.values()
+        )
         until_s = self._clock.monotonic_s() + min(max(0, request.max_wait_ms) / 1000, _WAIT_S_MAX)
         bytes_max = min(max(1, request.max_bytes), ANSWER_BYTES_MAX)
         while True:

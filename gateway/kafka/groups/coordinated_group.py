@@ -21,8 +21,8 @@ from ....coordinator.groups.record import GroupRecord, Position
 from ....log.errors import LimitExceeded, PenstockError
 from ....log.runtime.runtime import Clock
 from ..wire.errors import ErrorCode, KafkaRefusal
-from .membership.calls import Leaver, Sync, commit, heartbeat, kicked, leave, sync
-from .membership.group import Answer, Group, GroupLimits, GroupState, GroupStep, JoinAnswer, SyncAnswer
+from .membership.calls import Sync, commit, heartbeat, kicked, leave, sync
+from .membership.group import Answer, Group, GroupLimits, GroupState, GroupStep, JoinAnswer, MemberClaim, SyncAnswer
 from .membership.joining import Join, join
 from .membership.rebalancing import expired, next_due_s, postponed
 from .membership.stored_group import stored_group, taken_over
@@ -146,13 +146,13 @@ class CoordinatedGroup:
         assert isinstance(answer, SyncAnswer)
         return answer
 
-    async def heartbeat(self, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
+    async def heartbeat(self, claim: MemberClaim, generation: int) -> ErrorCode:
         async with self._lock:
             self._check()
-            self.group, code = heartbeat(self.group, member_id, instance_id, generation, self._clock.monotonic_s())
+            self.group, code = heartbeat(self.group, claim, generation, self._clock.monotonic_s())
             return code
 
-    async def leave(self, leavers: Sequence[Leaver]) -> tuple[ErrorCode, ...]:
+    async def leave(self, leavers: Sequence[MemberClaim]) -> tuple[ErrorCode, ...]:
         codes: list[ErrorCode] = []
 
         def left(group: Group, now_s: float) -> GroupStep:
@@ -215,11 +215,11 @@ class CoordinatedGroup:
 
     # --- Positions --------------------------------------------------------------------------------------------------------------
 
-    async def may_commit(self, member_id: str, instance_id: str | None, generation: int) -> tuple[int, int]:
+    async def may_commit(self, claim: MemberClaim, generation: int) -> tuple[int, int]:
         """Returns what `commit` asks for. It is void when the group's next generation begins, or an operator resets it."""
         async with self._lock:
             self._check()
-            self.group, code = commit(self.group, member_id, instance_id, generation, self._clock.monotonic_s())
+            self.group, code = commit(self.group, claim, generation, self._clock.monotonic_s())
             if code is not ErrorCode.NONE:
                 raise KafkaRefusal(code, f"the member may not commit for group {self.name}")
             return self.group.generation, self._resets

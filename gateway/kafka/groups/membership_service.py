@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from ....coordinator.access.grants import Verb
+from ....coordinator.access.grants import ANY, Verb
 from ....coordinator.groups.record import GroupMixed
 from ....log.errors import PenstockError
 from ....log.runtime.runtime import Runtime
@@ -16,8 +16,8 @@ from ..wire.messages import Fields, Request
 from .answers import group_refusal
 from .coordinated_group import CoordinatedGroup
 from .coordinator import GroupCoordinator
-from .membership.calls import Leaver, Sync
-from .membership.group import JoinProtocol
+from .membership.calls import Sync
+from .membership.group import JoinProtocol, MemberClaim
 from .membership.joining import Join
 
 GROUP_KEY, TRANSACTION_KEY = 0, 1
@@ -119,6 +119,7 @@ class MembershipService:
                 instance_id=instance_id,
                 client_id=client_id,
                 client_host=f"/{call.session.address}"[:_CLIENT_CHARS_MAX],
+                principal=call.principal,
                 session_s=session_s,
                 rebalance_s=min(max(rebalance_s, 0.0), limits.rebalance_s_max),
                 protocol_type=request.protocol_type,
@@ -136,8 +137,7 @@ class MembershipService:
         def asked(number: int) -> Sync:
             return Sync(
                 call=number,
-                member_id=request.member_id,
-                instance_id=request.group_instance_id,
+                claim=MemberClaim(request.member_id, request.group_instance_id, call.principal),
                 generation=request.generation_id,
                 protocol_type=request.protocol_type,
                 protocol=request.protocol_name,
@@ -161,7 +161,8 @@ class MembershipService:
         call.rights.check(Verb.JOIN, request.group_id)
         try:
             group = await self._coordinator.group(request.group_id, tls=call.session.is_tls)
-            code = await _known(group, request).heartbeat(request.member_id, request.group_instance_id, request.generation_id)
+            claim = MemberClaim(request.member_id, request.group_instance_id, call.principal)
+            code = await _known(group, request).heartbeat(claim, request.generation_id)
         except PenstockError as error:
             raise group_refusal(error) from None
         return {"throttle_time_ms": 0, "error_code": code}
@@ -169,10 +170,11 @@ class MembershipService:
     async def leave_group(self, request: Request, call: KafkaCall) -> Fields:
         call.rights.check(Verb.JOIN, request.group_id)
         together = call.version >= _LEAVES_TOGETHER_FROM
+        principal = None if call.rights.has(Verb.MANAGE, ANY) else call.principal
         leavers = (
-            [Leaver(one.member_id, one.group_instance_id) for one in request.members]
+            [MemberClaim(one.member_id, one.group_instance_id, principal) for one in request.members]
             if together
-            else [Leaver(request.member_id, None)]
+            else [MemberClaim(request.member_id, None, principal)]
         )
         try:
             group = await self._coordinator.group(request.group_id, tls=call.session.is_tls)

@@ -21,7 +21,7 @@ from ..wire.names import topic_of
 from .answers import group_refusal
 from .coordinated_group import CoordinatedGroup
 from .coordinator import GroupCoordinator
-from .membership.group import GroupState
+from .membership.group import GroupState, MemberClaim
 from .topic_positions import TopicPositions
 
 METADATA_BYTES_MAX: Final = 4_096
@@ -95,7 +95,8 @@ class OffsetsOfGroups:
             tells = call.version >= _TELLS_UNKNOWN_GROUP_FROM
             code = ErrorCode.GROUP_ID_NOT_FOUND if tells else ErrorCode.ILLEGAL_GENERATION
             raise KafkaRefusal(code, f"there is no group {request.group_id}")
-        return group, await group.may_commit(member_id, request.group_instance_id, generation)
+        claim = MemberClaim(member_id, request.group_instance_id, call.principal)
+        return group, await group.may_commit(claim, generation)
 
     async def _commit(
         self, group: CoordinatedGroup, name: str, commit: _TopicCommit, allowed: tuple[int, int], codes: Codes
@@ -120,7 +121,8 @@ class OffsetsOfGroups:
 
     async def offset_fetch(self, request: Request, call: KafkaCall) -> Fields:
         if call.version >= _FETCHES_SEVERAL_FROM:
-            groups = [await self._fetched(one.group_id, one.topics, call) for one in request.groups]
+            asked = {one.group_id: one.topics for one in request.groups}
+            groups = [await self._fetched(name, topics, call) for name, topics in asked.items()]
             return {"throttle_time_ms": 0, "groups": groups}
         try:
             topics = await self._of_group(request.group_id, request.topics, call)
@@ -189,7 +191,13 @@ class OffsetsOfGroups:
             told = {one.metadata(protocol.name) for one in state.members.values() for protocol in one.protocols}
             subscribed = {topic for one in told for topic in subscribed_topics(one)}
             for asked in request.topics:
-                code = await self._deleted(group, asked, asked.name in subscribed)
+                is_allowed = call.rights.has(Verb.RECEIVE, asked.name)
+                code = (
+                    await self._deleted(group, asked, asked.name in subscribed)
+                    if is_allowed
+                    else ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                )
+                call.code = code or call.code
                 codes.update({(asked.name, one.partition_index): code for one in asked.partitions})
         except PenstockError as error:
             raise group_refusal(error) from None

@@ -23,8 +23,18 @@ _REFUSED: Final = frozenset(
         ErrorCode.UNSUPPORTED_SASL_MECHANISM,
     }
 )
-_ACTS: Final = frozenset({ApiKey.CREATE_TOPICS, ApiKey.DELETE_TOPICS})
+_ACTS: Final = frozenset(
+    {
+        ApiKey.ALTER_CONFIGS,
+        ApiKey.CREATE_TOPICS,
+        ApiKey.DELETE_GROUPS,
+        ApiKey.DELETE_TOPICS,
+        ApiKey.INCREMENTAL_ALTER_CONFIGS,
+        ApiKey.OFFSET_DELETE,
+    }
+)
 """Always audited, as they are rare and change the lake."""
+_NAMING: Final = ("name", "topic", "group_id")
 
 
 class KafkaAnswerDispatcher:
@@ -55,7 +65,7 @@ class KafkaAnswerDispatcher:
 def _acted_on(call: KafkaCall, request: Request | None) -> ActedOn:
     if call.api.key == ApiKey.SASL_AUTHENTICATE:
         return ActedOn([call.session.claimed] if call.session.claimed else [], [])
-    return ActedOn(sorted(set(_names(request))), [])
+    return ActedOn(sorted({*_names(request), *call.named}), sorted(set(_ids(request))))
 
 
 def _names(request: Request | None) -> Iterator[str]:
@@ -63,11 +73,24 @@ def _names(request: Request | None) -> Iterator[str]:
     if isinstance(request, ProduceRequest):
         yield from (part.topic for part in request.parts)
         return
-    for one in getattr(request, "topics", None) or ():
-        if name := getattr(one, "name", None) or getattr(one, "topic", None):
+    for one in (*(getattr(request, "topics", None) or ()), *(getattr(request, "groups", None) or ())):
+        if name := next((name for field in _NAMING if (name := getattr(one, field, None))), one if isinstance(one, str) else None):
             yield str(name)
     yield from getattr(request, "topic_names", None) or ()
+    yield from getattr(request, "coordinator_keys", None) or ()
+    if key := getattr(request, "key", None):
+        yield str(key)
     yield from getattr(request, "groups_names", None) or ()
     yield from (str(one.resource_name) for one in getattr(request, "resources", None) or ())
     if group := getattr(request, "group_id", None):
         yield str(group)
+
+
+def _ids(request: Request | None) -> Iterator[str]:
+    """The members of a request, and its topics that have no name."""
+    for one in (request, *(getattr(request, "members", None) or ())):
+        if member_id := getattr(one, "member_id", None):
+            yield str(member_id)
+    for one in getattr(request, "topics", None) or ():
+        if getattr(one, "name", "") is None:
+            yield str(one.topic_id)

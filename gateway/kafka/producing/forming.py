@@ -35,6 +35,8 @@ class ProducedBatch(Protocol):
     @property
     def queue(self) -> int: ...
     @property
+    def principal(self) -> str: ...
+    @property
     def batch(self) -> KafkaBatch: ...
 
 
@@ -98,8 +100,15 @@ def numbered(formed: FormedRows, batches: Sequence[ProducedBatch]) -> list[Idemp
     for number, start, count in zip(formed.sound, formed.starts, formed.counts, strict=True):
         header = batches[number].batch.header
         if is_numbered(header):
-            found.append(IdempotentBatch(str(header.producer_id), header.producer_epoch, header.base_sequence, start, count))
+            producer = _producer_of(batches[number])
+            found.append(IdempotentBatch(producer, header.producer_epoch, header.base_sequence, start, count))
     return found
+
+
+def _producer_of(one: ProducedBatch) -> str:
+    """The producer by its id among those of its principal: fetched batches tell everybody the ids of others."""
+    producer_id = one.batch.header.producer_id
+    return f"{one.principal}/{producer_id}" if one.principal else str(producer_id)
 
 
 def is_numbered(header: BatchHeader) -> bool:
@@ -107,15 +116,14 @@ def is_numbered(header: BatchHeader) -> bool:
     return header.producer_id != NO_PRODUCER_ID
 
 
-def is_behind(one: ProducedBatch, lost: set[tuple[int, int]]) -> bool:
+def is_behind(one: ProducedBatch, lost: set[tuple[int, str]]) -> bool:
     """Whether a batch before it, of the same producer and queue, was lost. ``lost`` has their queues and producers."""
-    return (one.queue, one.batch.header.producer_id) in lost
+    return (one.queue, _producer_of(one)) in lost
 
 
-def place_of(one: ProducedBatch) -> tuple[int, int] | None:
+def place_of(one: ProducedBatch) -> tuple[int, str] | None:
     """The queue and the producer, by which batches are behind one another; None where nothing numbers them."""
-    header = one.batch.header
-    return (one.queue, header.producer_id) if is_numbered(header) else None
+    return (one.queue, _producer_of(one)) if is_numbered(one.batch.header) else None
 
 
 def refusal_of_records(error: RecordsError) -> KafkaRefusal:

@@ -54,7 +54,7 @@ class ProduceService:
         # Requests of a connection are appended in their order, whatever topics must be opened first.
         async with call.session.producing:
             topics = {name: await self._topic(name, call) for name in dict.fromkeys(part.topic for part in request.parts)}
-            added = [self._added(part, topics[part.topic]) for part in request.parts]
+            added = [self._added(part, topics[part.topic], call.principal) for part in request.parts]
         if pending := [outcome for outcome in added if not isinstance(outcome, KafkaRefusal)]:
             await asyncio.wait(pending, timeout=request.timeout_ms / 1000 if request.timeout_ms > 0 else None)
         parts = [_told(part, outcome) for part, outcome in zip(request.parts, added, strict=True)]
@@ -75,20 +75,22 @@ class ProduceService:
             return KafkaRefusal(ErrorCode.INVALID_RECORD, f"{name} has a schema: its rows are not sent by Kafka's protocol")
         return topic
 
-    def _added(self, part: ProducedRecords, topic: Topic | KafkaRefusal) -> asyncio.Future[int | None] | KafkaRefusal:
+    def _added(
+        self, part: ProducedRecords, topic: Topic | KafkaRefusal, principal: str
+    ) -> asyncio.Future[int | None] | KafkaRefusal:
         if isinstance(topic, KafkaRefusal):
             return topic
         try:
-            return self._pending(part, topic)
+            return self._pending(part, topic, principal)
         except RecordsError as error:
             return refusal_of_records(error)
         except KafkaRefusal as refusal:
             return refusal
 
-    def _pending(self, part: ProducedRecords, topic: Topic) -> asyncio.Future[int | None]:
+    def _pending(self, part: ProducedRecords, topic: Topic, principal: str) -> asyncio.Future[int | None]:
         if not 0 <= part.partition < topic.settings.queues:
             raise KafkaRefusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{part.topic} has no partition {part.partition}")
-        pending = PendingBatch(part.partition, _batch_of(part))
+        pending = PendingBatch(part.partition, _batch_of(part), principal)
         incarnation = topic.record.incarnation
         gather = self._gathers.get(incarnation)
         if gather is None:

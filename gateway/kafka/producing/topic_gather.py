@@ -30,6 +30,8 @@ class PendingBatch:
 
     queue: int
     batch: KafkaBatch
+    principal: str = ""
+    """The principal that sent it; empty where nobody proves who it is."""
     base_offset: asyncio.Future[int | None] = field(default_factory=_new_future)
     """The offset of its first record. None: it is written, and the log was trimmed past it."""
 

@@ -67,6 +67,8 @@ class KafkaCall:
     """The time for which the client is told to send nothing, and is not read."""
     rights: CallerRights = field(default_factory=CallerRights)
     """What the client may do."""
+    named: set[str] = field(default_factory=set)
+    """The topics that the request names by their ids only, for the audit."""
 
     async def check_again(self) -> None:
         """Renew the rights during a long call. Raises `Unauthorized` when the session has ended, which ends the connection."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from uuid import UUID
 
@@ -30,10 +31,10 @@ class AdministrationService:
         self._lake, self._metadata, self._defaults = lake, metadata, defaults
 
     async def create_topics(self, request: Request, call: KafkaCall) -> Fields:
-        names = [one.name for one in request.topics]
+        named = Counter(one.name for one in request.topics)
         topics = []
         for one in request.topics:
-            is_twice = names.count(one.name) > 1
+            is_twice = named[one.name] > 1
             topics.append(await self._created(one, call, is_twice=is_twice, validate_only=bool(request.validate_only)))
         return {"throttle_time_ms": 0, "topics": topics}
 
@@ -97,19 +98,21 @@ class AdministrationService:
     async def delete_topics(self, request: Request, call: KafkaCall) -> Fields:
         by_id = call.version >= 6
         asked = [(one.name, one.topic_id) for one in request.topics] if by_id else [(name, None) for name in request.topic_names]
+        names = await self._metadata.names_by_id(call) if any(name is None for name, _ in asked) else {}
         return {
             "throttle_time_ms": 0,
-            "responses": await asyncio.gather(*(self._deleted(name, topic_id, call) for name, topic_id in asked)),
+            "responses": await asyncio.gather(*(self._deleted(name, topic_id, names, call) for name, topic_id in asked)),
         }
 
-    async def _deleted(self, name: str | None, topic_id: UUID | None, call: KafkaCall) -> Fields:
+    async def _deleted(self, name: str | None, topic_id: UUID | None, names: Mapping[UUID, str], call: KafkaCall) -> Fields:
         code, message = ErrorCode.NONE, None
         try:
             if name is None:
                 assert topic_id is not None, "a topic is named, or has an id"
-                name = await self._metadata.name_of(topic_id, call)
+                name = names.get(topic_id)
                 if name is None:
                     raise KafkaRefusal(ErrorCode.UNKNOWN_TOPIC_ID, f"no topic has the id {topic_id}")
+                call.named.add(name)
             call.rights.check(Verb.MANAGE, topic_of(name))
             await self._lake.delete_topic(name)
             self._metadata.forget_names()

@@ -23,6 +23,10 @@ from .cluster import cluster_id, leader_of, node_of
 _NAMES_S: Final = 10.0
 """All names of the lake are listed again after this time: consoles and consumers by pattern ask every few seconds."""
 _OPENED_AT_ONCE: Final = 16
+_LOOKED_UP_MAX: Final = 64
+"""The most names of a request that are looked up each by itself. More are looked up in the list of all names, which is some seconds old."""
+_ASKED_AT_ONCE: Final = 256
+"""Other clients' calls go on between so many topics of a request."""
 _NO_ID: Final = UUID(int=0)
 
 
@@ -46,7 +50,14 @@ class MetadataService:
             topics = await self._all(peers, call)
         else:
             creates = self._create_topics and (request.allow_auto_topic_creation is not False)
-            topics = await asyncio.gather(*(self._asked(one, peers, call, creates=creates) for one in request.topics))
+            names = await self.names_by_id(call) if any(one.name is None for one in request.topics) else {}
+            listed = await self._list_names() if len(request.topics) > _LOOKED_UP_MAX and not creates else None
+            topics = []
+            for start in range(0, len(request.topics), _ASKED_AT_ONCE):
+                some = request.topics[start : start + _ASKED_AT_ONCE]
+                topics += await asyncio.gather(
+                    *(self._asked(one, names, peers, call, creates=creates, listed=listed) for one in some)
+                )
         return {
             "throttle_time_ms": 0,
             "brokers": [
@@ -104,29 +115,41 @@ class MetadataService:
             self._listed = (now_s, names)
         return names
 
-    async def _asked(self, asked: Request, peers: Sequence[Peer], call: KafkaCall, *, creates: bool) -> Fields:
+    async def _asked(
+        self,
+        asked: Request,
+        names: Mapping[UUID, str],
+        peers: Sequence[Peer],
+        call: KafkaCall,
+        *,
+        creates: bool,
+        listed: Mapping[str, str] | None,
+    ) -> Fields:
         if asked.name is None:
-            name = await self.name_of(asked.topic_id, call)
+            name = names.get(asked.topic_id)
             if name is None:
                 return _absent(None, ErrorCode.UNKNOWN_TOPIC_ID, asked.topic_id)
             return await self._one(name, peers, call, creates=False)
-        return await self._one(asked.name, peers, call, creates=creates)
+        return await self._one(asked.name, peers, call, creates=creates, listed=listed)
 
     def forget_names(self) -> None:
         """List all names anew when they are asked for, as this gateway made or deleted a topic."""
         self._listed = None
         self._changes += 1
 
-    async def name_of(self, topic_id: UUID, call: KafkaCall) -> str | None:
-        """The topic of an id; None for a topic that was deleted, or that the caller may not know of."""
-        for name, record in (await self._lake.topics(damaged="skip")).items():
-            if id_of(record.incarnation) == topic_id:
-                return name if call.rights.has_any(name) else None
-        return None
+    async def names_by_id(self, call: KafkaCall) -> Mapping[UUID, str]:
+        """The topics that the caller may know of, by their ids."""
+        found = await self._lake.topics(damaged="skip")
+        return {id_of(record.incarnation): name for name, record in found.items() if call.rights.has_any(name)}
 
-    async def _one(self, name: str, peers: Sequence[Peer], call: KafkaCall, *, creates: bool) -> Fields:
+    async def _one(
+        self, name: str, peers: Sequence[Peer], call: KafkaCall, *, creates: bool, listed: Mapping[str, str] | None = None
+    ) -> Fields:
+        """``listed``: the names that there are; None: the store is asked."""
         try:
             call.rights.check_any(topic_of(name))
+            if listed is not None and name not in listed:
+                return _absent(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             topic = await self._open(name, creates=creates)
         except (KafkaRefusal, PenstockError) as error:
             return _absent(name, refusal_of(error).code)

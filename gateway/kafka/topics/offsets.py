@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple
 
@@ -56,10 +57,14 @@ class OffsetsService:
         except (KafkaRefusal, PenstockError) as error:
             code = refusal_of(error).code
             return {"name": name, "partitions": [_refused(one.partition_index, code) for one in asked]}
-        return {"name": name, "partitions": [await self._of_partition(topic, one) for one in asked]}
+        named = Counter(one.partition_index for one in asked)
+        return {"name": name, "partitions": [await self._of_partition(topic, one, named) for one in asked]}
 
-    async def _of_partition(self, topic: Topic, asked: Request) -> Fields:
+    async def _of_partition(self, topic: Topic, asked: Request, named: Counter[int]) -> Fields:
         try:
+            if named[asked.partition_index] > 1:
+                told = f"{topic.paths.topic} names partition {asked.partition_index} several times"
+                raise KafkaRefusal(ErrorCode.INVALID_REQUEST, told)
             if not 0 <= asked.partition_index < topic.settings.queues:
                 told = f"{topic.paths.topic} has no partition {asked.partition_index}"
                 raise KafkaRefusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, told)

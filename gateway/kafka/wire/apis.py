@@ -51,6 +51,8 @@ class ApiKey(IntEnum):
 
 NEVER_FLEXIBLE: Final = 1_000
 """Above all versions."""
+_MANY: Final = 16_384
+"""The elements of requests that name all partitions of a client."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,6 +64,8 @@ class Api:
     highest: int
     flexible_from: int
     """The first version with compact lengths and tagged fields."""
+    items_max: int = 2_000
+    """The most elements over all arrays of a request. Each becomes an object, and some an answer many times as long."""
     told_lowest: int | None = None
     """The lowest version that clients are told, where it is not the lowest that is served."""
     carries_records: bool = False
@@ -86,13 +90,13 @@ class Api:
 _ALL: Final = (
     # librdkafka sends batches uncompressed unless it is told Produce 0, which nobody serves any more.
     Api(key=ApiKey.PRODUCE, lowest=3, highest=12, flexible_from=9, told_lowest=0, carries_records=True),
-    Api(key=ApiKey.FETCH, lowest=4, highest=12, flexible_from=12),
-    Api(key=ApiKey.LIST_OFFSETS, lowest=1, highest=8, flexible_from=6),
-    Api(key=ApiKey.METADATA, lowest=0, highest=12, flexible_from=9),
+    Api(key=ApiKey.FETCH, lowest=4, highest=12, flexible_from=12, items_max=_MANY),
+    Api(key=ApiKey.LIST_OFFSETS, lowest=1, highest=8, flexible_from=6, items_max=_MANY),
+    Api(key=ApiKey.METADATA, lowest=0, highest=12, flexible_from=9, items_max=_MANY),
     # Version 0 of the handshake has no frames for what follows.
     Api(key=ApiKey.SASL_HANDSHAKE, lowest=1, highest=1, flexible_from=2),
-    Api(key=ApiKey.OFFSET_COMMIT, lowest=2, highest=9, flexible_from=8),
-    Api(key=ApiKey.OFFSET_FETCH, lowest=1, highest=9, flexible_from=6),
+    Api(key=ApiKey.OFFSET_COMMIT, lowest=2, highest=9, flexible_from=8, items_max=_MANY),
+    Api(key=ApiKey.OFFSET_FETCH, lowest=1, highest=9, flexible_from=6, items_max=_MANY),
     Api(key=ApiKey.FIND_COORDINATOR, lowest=0, highest=6, flexible_from=3),
     Api(key=ApiKey.JOIN_GROUP, lowest=0, highest=9, flexible_from=6),
     Api(key=ApiKey.HEARTBEAT, lowest=0, highest=4, flexible_from=4),
@@ -105,9 +109,9 @@ _ALL: Final = (
     Api(key=ApiKey.DELETE_TOPICS, lowest=1, highest=6, flexible_from=4),
     Api(key=ApiKey.INIT_PRODUCER_ID, lowest=0, highest=5, flexible_from=2),
     Api(key=ApiKey.DESCRIBE_ACLS, lowest=1, highest=3, flexible_from=2),
-    Api(key=ApiKey.DESCRIBE_CONFIGS, lowest=1, highest=4, flexible_from=4),
+    Api(key=ApiKey.DESCRIBE_CONFIGS, lowest=1, highest=4, flexible_from=4, items_max=1_000),
     Api(key=ApiKey.ALTER_CONFIGS, lowest=0, highest=2, flexible_from=2),
-    Api(key=ApiKey.DESCRIBE_LOG_DIRS, lowest=1, highest=4, flexible_from=2),
+    Api(key=ApiKey.DESCRIBE_LOG_DIRS, lowest=1, highest=4, flexible_from=2, items_max=_MANY),
     Api(key=ApiKey.SASL_AUTHENTICATE, lowest=0, highest=2, flexible_from=2),
     Api(key=ApiKey.CREATE_PARTITIONS, lowest=0, highest=3, flexible_from=2),
     Api(key=ApiKey.DELETE_GROUPS, lowest=0, highest=2, flexible_from=2),

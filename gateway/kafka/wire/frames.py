@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from struct import Struct
 from typing import Final
@@ -15,6 +16,8 @@ _HEAD: Final = Struct(">hhih")
 """API, version, correlation id, and the length of the client id."""
 _ANSWER: Final = Struct(">ii")
 _ANSWER_FLEXIBLE: Final = Struct(">iib")
+_OTHERS: Final = {"TLS": re.compile(rb"\x16\x03"), "HTTP": re.compile(rb"[A-Z]{3}[A-Z ]")}
+"""What clients with a wrong port or setting begin with."""
 _CLIENT_ID_CHARS_MAX: Final = 256
 """The rest of a longer client id is left out."""
 
@@ -45,7 +48,7 @@ class FrameSplitter:
                 return None
             length: int = _LENGTH.unpack(head)[0]
             if not _HEAD.size <= length <= self.frame_bytes_max:
-                raise malformed(f"a frame has {length} bytes, and may have {_HEAD.size} to {self.frame_bytes_max}")
+                raise malformed(_of_no_length(length, self.frame_bytes_max))
             self._length = length
         return self._length
 
@@ -68,6 +71,12 @@ class FrameSplitter:
             return None
         taken, self._gathered = memoryview(self._gathered), bytearray()
         return taken
+
+
+def _of_no_length(length: int, most: int) -> str:
+    told = f"a frame has {length} bytes, and may have {_HEAD.size} to {most}"
+    other = next((name for name, begins in _OTHERS.items() if begins.match(_LENGTH.pack(length))), None)
+    return told if other is None else f"{told}; it looks like {other}, which is not spoken at this port"
 
 
 @dataclass(frozen=True, slots=True)

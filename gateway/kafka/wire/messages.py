@@ -27,7 +27,7 @@ _BYTES_OF: Final = {"int8": 1, "int16": 2, "uint16": 2, "int32": 4, "int64": 8, 
 
 def decode_request(api: Api, version: int, body: memoryview) -> Request:
     """The request of a served version. Raises `KafkaRefusal` with `INVALID_REQUEST` unless it is exactly that."""
-    check_shape(request_shape(api, version), body)
+    check_shape(request_shape(api, version), body, items_max=api.items_max)
     try:
         return _message(api, "Request").decode(body, version=version)
     except (StructError, IndexError, ValueError, AssertionError) as error:

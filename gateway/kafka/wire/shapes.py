@@ -12,8 +12,6 @@ from typing import Final, TypeAlias
 
 from .reading import WireReader, malformed
 
-ITEMS_MAX: Final = 65_536
-"""The most elements over all arrays of a request. Each becomes an object."""
 TAGGED_MAX: Final = 64
 """The most structs with tagged fields."""
 
@@ -63,16 +61,16 @@ Shape: TypeAlias = tuple[Step, ...]
 
 @dataclass(slots=True)
 class _Left:
-    items: int = ITEMS_MAX
+    items: int
     tagged: int = TAGGED_MAX
 
 
-def check_shape(shape: Shape, data: memoryview) -> None:
-    """Return if the bytes begin with this shape. Raises `KafkaRefusal`.
+def check_shape(shape: Shape, data: memoryview, *, items_max: int) -> None:
+    """Return if the bytes begin with this shape, with so many elements over all arrays at most. Raises `KafkaRefusal`.
 
     What follows is passed over, as Kafka does: librdkafka 2 sends three bytes behind a Metadata request of all topics.
     """
-    _walk(shape, WireReader(data), _Left())
+    _walk(shape, WireReader(data), _Left(items_max))
 
 
 def _walk(shape: Shape, reader: WireReader, left: _Left) -> None:
@@ -95,7 +93,7 @@ def _walk(shape: Shape, reader: WireReader, left: _Left) -> None:
 def _walk_items(item: Shape, count: int, reader: WireReader, left: _Left) -> None:
     left.items -= count
     if left.items < 0:
-        raise malformed(f"it has more than {ITEMS_MAX} elements")
+        raise malformed("it has more elements than a request of its kind may have")
     match item:
         case (Fixed(size),):
             reader.skip(size * count)
@@ -111,7 +109,9 @@ def _walk_tags(known: Mapping[int, Shape], reader: WireReader, left: _Left) -> N
     left.items -= count
     left.tagged -= 1
     if left.items < 0 or left.tagged < 0:
-        raise malformed(f"it has more than {TAGGED_MAX} structs with tagged fields, or more than {ITEMS_MAX} of these")
+        raise malformed(
+            f"it has more than {TAGGED_MAX} structs with tagged fields, or more elements than a request of its kind may have"
+        )
     for _ in range(count):
         tag, size = reader.uvarint(), reader.uvarint()
         content = WireReader(reader.view(size))

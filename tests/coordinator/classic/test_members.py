@@ -26,6 +26,7 @@ def member(name: str, assigned: bytes = b"") -> ClassicMember:
         instance_id=None,
         client_id="app",
         client_host="/10.0.0.1",
+        principal="shop",
         session_ms=45_000,
         rebalance_ms=300_000,
         protocols=(ClassicProtocol("range", b"\x00\xff"),),

@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 from ...wire.errors import ErrorCode
-from .group import Answer, Group, GroupLimits, GroupState, GroupStep, SyncAnswer, dismissed, synced_answer
+from .group import Answer, Group, GroupLimits, GroupState, GroupStep, MemberClaim, SyncAnswer, dismissed, synced_answer
 from .rebalancing import joined_if_all, removed
 
 
@@ -17,8 +16,7 @@ class Sync:
     """A SyncGroup."""
 
     call: int
-    member_id: str
-    instance_id: str | None
+    claim: MemberClaim
     generation: int
     protocol_type: str | None
     """None: the client does not say."""
@@ -29,19 +27,19 @@ class Sync:
 
 def sync(group: Group, asked: Sync, now_s: float, limits: GroupLimits) -> GroupStep:
     """A member asks for its assignment, and the leader gives those of all."""
-    code = _member_refusal(group, asked.member_id, asked.instance_id, asked.generation)
+    code = _member_refusal(group, asked.claim, asked.generation)
     if code is ErrorCode.NONE and (
         asked.protocol_type not in (None, group.protocol_type) or asked.protocol not in (None, group.protocol)
     ):
         code = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     if code is ErrorCode.NONE and group.state is GroupState.PREPARING:
         code = ErrorCode.REBALANCE_IN_PROGRESS
-    if code is ErrorCode.NONE and group.state is GroupState.COMPLETING and group.leader == asked.member_id:
+    if code is ErrorCode.NONE and group.state is GroupState.COMPLETING and group.leader == asked.claim.member_id:
         given = sum(len(asked.assignments.get(one, b"")) for one in group.members)
         code = ErrorCode.GROUP_MAX_SIZE_REACHED if given > limits.metadata_bytes_max else ErrorCode.NONE
     if code is not ErrorCode.NONE:
         return GroupStep(group, (SyncAnswer(call=asked.call, code=code),))
-    member = replace(group.members[asked.member_id], owes_sync=False)
+    member = replace(group.members[asked.claim.member_id], owes_sync=False)
     if group.state is GroupState.STABLE:
         return GroupStep(group.with_members(member.alive(now_s)), (synced_answer(group, member, asked.call),))
     repeated = () if member.syncing is None else (SyncAnswer(call=member.syncing, code=ErrorCode.REBALANCE_IN_PROGRESS),)
@@ -59,12 +57,12 @@ def _assigned(group: Group, assignments: Mapping[str, bytes], now_s: float) -> G
     return GroupStep(replace(group, state=GroupState.STABLE).with_members(*told), answers, is_durable=True)
 
 
-def heartbeat(group: Group, member_id: str, instance_id: str | None, generation: int, now_s: float) -> tuple[Group, ErrorCode]:
+def heartbeat(group: Group, claim: MemberClaim, generation: int, now_s: float) -> tuple[Group, ErrorCode]:
     """A member lives. `REBALANCE_IN_PROGRESS`: it is to join."""
-    code = _member_refusal(group, member_id, instance_id, generation)
+    code = _member_refusal(group, claim, generation)
     if code is not ErrorCode.NONE:
         return group, code
-    return _heard(group, member_id, now_s), (
+    return _heard(group, claim.member_id, now_s), (
         ErrorCode.REBALANCE_IN_PROGRESS if group.state is GroupState.PREPARING else ErrorCode.NONE
     )
 
@@ -75,25 +73,20 @@ def _heard(group: Group, member_id: str, now_s: float) -> Group:
     return group if waits else group.with_members(member.alive(now_s))
 
 
-class Leaver(NamedTuple):
-    """A member that leaves, or is told to: by its id, or by its instance."""
-
-    member_id: str
-    instance_id: str | None
-
-
-def leave(group: Group, leavers: Sequence[Leaver], now_s: float, limits: GroupLimits) -> tuple[GroupStep, tuple[ErrorCode, ...]]:
-    """Members leave. The codes are in the order of the leavers."""
+def leave(
+    group: Group, leavers: Sequence[MemberClaim], now_s: float, limits: GroupLimits
+) -> tuple[GroupStep, tuple[ErrorCode, ...]]:
+    """Members leave, or are told to: by their ids, or by their instances alone. The codes are in the order of the leavers."""
     codes, gone, pending = [], dict[str, None](), dict(group.pending)
     for one in leavers:
+        if not one.member_id and one.instance_id is not None:
+            one = replace(one, member_id=group.instances.get(one.instance_id, ""))
         member_id = one.member_id
-        if not member_id and one.instance_id is not None:  # an operator removes it
-            member_id = group.instances.get(one.instance_id, "")
-        if member_id in pending and one.instance_id is None:
+        if member_id in pending and group.is_pending(one) and one.instance_id is None:
             del pending[member_id]
             codes.append(ErrorCode.NONE)
             continue
-        code = ErrorCode.UNKNOWN_MEMBER_ID if member_id in gone else group.refusal(member_id, one.instance_id)
+        code = ErrorCode.UNKNOWN_MEMBER_ID if member_id in gone else group.refusal(one)
         if code is ErrorCode.NONE:
             gone[member_id] = None
         codes.append(code)
@@ -104,24 +97,24 @@ def leave(group: Group, leavers: Sequence[Leaver], now_s: float, limits: GroupLi
     return joined_if_all(group, now_s) if was_pending else GroupStep(group), tuple(codes)
 
 
-def commit(group: Group, member_id: str, instance_id: str | None, generation: int, now_s: float) -> tuple[Group, ErrorCode]:
+def commit(group: Group, claim: MemberClaim, generation: int, now_s: float) -> tuple[Group, ErrorCode]:
     """Whether positions may be committed. Who has no generation may do so while the group has no members.
 
     Members may commit what they have done while the others join already, but not between their own joining and the assignment.
     """
-    if generation < 0 and not member_id and instance_id is None:
+    if generation < 0 and not claim.member_id and claim.instance_id is None:
         is_empty = group.state in (GroupState.EMPTY, GroupState.DEAD)
         return group, ErrorCode.NONE if is_empty else ErrorCode.UNKNOWN_MEMBER_ID
     if generation < 0 and group.state in (GroupState.EMPTY, GroupState.DEAD):
         return group, ErrorCode.NONE
     if group.state is GroupState.DEAD:
         return group, ErrorCode.ILLEGAL_GENERATION
-    code = _member_refusal(group, member_id, instance_id, generation)
+    code = _member_refusal(group, claim, generation)
     if code is not ErrorCode.NONE:
         return group, code
     if group.state is GroupState.COMPLETING:
         return group, ErrorCode.REBALANCE_IN_PROGRESS
-    return _heard(group, member_id, now_s), ErrorCode.NONE
+    return _heard(group, claim.member_id, now_s), ErrorCode.NONE
 
 
 def kicked(group: Group) -> tuple[Group, tuple[Answer, ...]]:
@@ -131,10 +124,10 @@ def kicked(group: Group) -> tuple[Group, tuple[Answer, ...]]:
     return empty, answers
 
 
-def _member_refusal(group: Group, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
+def _member_refusal(group: Group, claim: MemberClaim, generation: int) -> ErrorCode:
     if group.state is GroupState.DEAD:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
-    code = group.refusal(member_id, instance_id)
+    code = group.refusal(claim)
     if code is ErrorCode.NONE and generation != group.generation:
         return ErrorCode.ILLEGAL_GENERATION
     return code

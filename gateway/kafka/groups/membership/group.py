@@ -47,6 +47,8 @@ class Member:
     """The name of a static member, which keeps its assignment over restarts."""
     client_id: str = ""
     client_host: str = ""
+    principal: str = ""
+    """The principal that alone acts by the id; empty where nobody proves who it is."""
     session_s: float
     """Without a heartbeat for so long it is dead."""
     rebalance_s: float
@@ -69,6 +71,27 @@ class Member:
     def alive(self, now_s: float) -> Member:
         """The member with a fresh session time-out."""
         return replace(self, until_s=now_s + self.session_s)
+
+
+@dataclass(frozen=True, slots=True)
+class PendingMember:
+    """An id that was given to a client which is to join with it."""
+
+    until_s: float
+    principal: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class MemberClaim:
+    """A client's word for the member that it is. Ids are told to all who may ask for the group, so they prove nothing."""
+
+    member_id: str
+    instance_id: str | None = None
+    principal: str | None = ""
+    """None: whoever's the member is, as for an operator who removes it."""
+
+    def is_of(self, principal: str) -> bool:
+        return self.principal in (None, principal)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +120,7 @@ class Group:
     leader: str = ""
     members: Mapping[str, Member] = field(default_factory=dict)
     """The members in the order of their first joining."""
-    pending: Mapping[str, float] = field(default_factory=dict)
-    """Ids that were given to clients which are to join with them, and until when."""
+    pending: Mapping[str, PendingMember] = field(default_factory=dict)
     rebalance: Rebalance | None = None
     """None unless `PREPARING`."""
     sync_until_s: float = math.inf
@@ -108,7 +130,7 @@ class Group:
         return replace(self, members={**self.members, **{one.id: one for one in changed}})
 
     def without_pending(self, member_id: str) -> Group:
-        return replace(self, pending={one: until_s for one, until_s in self.pending.items() if one != member_id})
+        return replace(self, pending={one: given for one, given in self.pending.items() if one != member_id})
 
     @property
     def instances(self) -> dict[str, str]:
@@ -146,15 +168,21 @@ class Group:
         """What the leader is told."""
         return tuple(ToldMember(one.id, one.instance_id, one.metadata(self.protocol)) for one in self.members.values())
 
-    def refusal(self, member_id: str, instance_id: str | None) -> ErrorCode:
-        """`NONE` for a member that is in the group under this id."""
-        if instance_id is not None:
-            known = self.instances.get(instance_id)
+    def is_pending(self, claim: MemberClaim) -> bool:
+        """Whether the id was given to this client, and not used."""
+        given = self.pending.get(claim.member_id)
+        return given is not None and claim.is_of(given.principal)
+
+    def refusal(self, claim: MemberClaim) -> ErrorCode:
+        """`NONE` for a member that is in the group under this id, and this principal's."""
+        if claim.instance_id is not None:
+            known = self.instances.get(claim.instance_id)
             if known is None:
                 return ErrorCode.UNKNOWN_MEMBER_ID
-            if known != member_id:
+            if known != claim.member_id:
                 return ErrorCode.FENCED_INSTANCE_ID
-        return ErrorCode.NONE if member_id in self.members else ErrorCode.UNKNOWN_MEMBER_ID
+        member = self.members.get(claim.member_id)
+        return ErrorCode.NONE if member is not None and claim.is_of(member.principal) else ErrorCode.UNKNOWN_MEMBER_ID
 
 
 @dataclass(frozen=True, slots=True)

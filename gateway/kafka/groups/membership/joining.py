@@ -14,6 +14,8 @@ from .group import (
     JoinAnswer,
     JoinProtocol,
     Member,
+    MemberClaim,
+    PendingMember,
     dismissed,
     joined_answer,
 )
@@ -32,6 +34,7 @@ class Join:
     instance_id: str | None
     client_id: str
     client_host: str
+    principal: str
     session_s: float
     rebalance_s: float
     protocol_type: str
@@ -41,18 +44,22 @@ class Join:
     skips_assignment: bool
     """Whether the client knows that an assignment may stand."""
 
+    @property
+    def claim(self) -> MemberClaim:
+        return MemberClaim(self.member_id, self.instance_id, self.principal)
+
 
 def join(group: Group, asked: Join, now_s: float, limits: GroupLimits) -> GroupStep:
     """A member joins. It waits for the others, unless it is refused or nothing changes for it."""
     code = _refusal(group, asked, limits)
     if code is not ErrorCode.NONE:
-        if code is ErrorCode.GROUP_MAX_SIZE_REACHED and asked.member_id in group.pending:
+        if code is ErrorCode.GROUP_MAX_SIZE_REACHED and group.is_pending(asked.claim):
             group = group.without_pending(asked.member_id)
             return joined_if_all(group, now_s).after(_refused(asked, code))
         return GroupStep(group, (_refused(asked, code),))
     if not asked.member_id:
         return _newcomer(group, asked, now_s, limits)
-    if asked.member_id in group.pending:
+    if group.is_pending(asked.claim):
         return _added(group.without_pending(asked.member_id), asked, asked.member_id, now_s, limits)
     return _again(group, asked, now_s, limits)
 
@@ -62,10 +69,12 @@ def _refusal(group: Group, asked: Join, limits: GroupLimits) -> ErrorCode:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     if not limits.session_s_min <= asked.session_s <= limits.session_s_max:
         return ErrorCode.INVALID_SESSION_TIMEOUT
-    if asked.member_id and asked.member_id not in group.pending:
-        code = group.refusal(asked.member_id, asked.instance_id)
+    if asked.member_id and not group.is_pending(asked.claim):
+        code = group.refusal(asked.claim)
         if code is not ErrorCode.NONE:
             return code
+    if any(_is_same(one, asked) and one.principal != asked.principal for one in group.members.values()):
+        return ErrorCode.FENCED_INSTANCE_ID  # who is fenced ends, where UNKNOWN_MEMBER_ID would make it try for ever
     if not group.supports(asked.protocol_type, asked.protocols):
         return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     others = [one for one in group.members.values() if one.id != asked.member_id and not _is_same(one, asked)]
@@ -92,7 +101,7 @@ def _newcomer(group: Group, asked: Join, now_s: float, limits: GroupLimits) -> G
         known = group.instances.get(asked.instance_id)
         return _added(group, asked, asked.new_id, now_s, limits) if known is None else _replaced(group, asked, known, now_s, limits)
     if asked.needs_id:
-        group = replace(group, pending={**group.pending, asked.new_id: now_s + asked.session_s})
+        group = replace(group, pending={**group.pending, asked.new_id: PendingMember(now_s + asked.session_s, asked.principal)})
         return GroupStep(group, (JoinAnswer(call=asked.call, code=ErrorCode.MEMBER_ID_REQUIRED, member_id=asked.new_id),))
     return _added(group, asked, asked.new_id, now_s, limits)
 
@@ -151,6 +160,7 @@ def _renewed(member: Member, asked: Join) -> Member:
         instance_id=asked.instance_id,
         client_id=asked.client_id,
         client_host=asked.client_host,
+        principal=asked.principal,
         session_s=asked.session_s,
         rebalance_s=asked.rebalance_s,
         protocols=asked.protocols,

@@ -104,7 +104,7 @@ def expired(group: Group, now_s: float, limits: GroupLimits) -> GroupStep:
 
 
 def _forgotten(group: Group, now_s: float, _: GroupLimits) -> GroupStep:
-    pending = {one: until_s for one, until_s in group.pending.items() if until_s > now_s}
+    pending = {one: given for one, given in group.pending.items() if given.until_s > now_s}
     return GroupStep(group) if len(pending) == len(group.pending) else joined_if_all(replace(group, pending=pending), now_s)
 
 
@@ -135,7 +135,8 @@ def next_due_s(group: Group) -> float:
     """When `expired` has something to do; `math.inf`: never."""
     waiting = group.rebalance.until_s if group.rebalance is not None else math.inf
     sessions = (one.until_s for one in group.members.values())
-    return min((waiting, group.sync_until_s, *sessions, *group.pending.values()))
+    given = (one.until_s for one in group.pending.values())
+    return min((waiting, group.sync_until_s, *sessions, *given))
 
 
 def postponed(group: Group, by_s: float) -> Group:
@@ -144,7 +145,7 @@ def postponed(group: Group, by_s: float) -> Group:
     return replace(
         group,
         members={one.id: replace(one, until_s=one.until_s + by_s) for one in group.members.values()},
-        pending={one: until_s + by_s for one, until_s in group.pending.items()},
+        pending={one: replace(given, until_s=given.until_s + by_s) for one, given in group.pending.items()},
         rebalance=None if rebalance is None else replace(rebalance, until_s=rebalance.until_s + by_s),
         sync_until_s=group.sync_until_s + by_s,
     )

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
+from uuid import UUID
 
+import pytest
 from kafka.protocol import admin, consumer, producer
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 
@@ -14,10 +17,13 @@ from penstock.gateway.kafka.wire.apis import ApiKey
 from penstock.gateway.kafka.wire.errors import ErrorCode
 from penstock.log import TopicSettings
 from penstock.log.paths import AUDIT_TOPIC
+from penstock.log.stores import MemoryStore
+from penstock.log.stores.counting import CountingStore
 from tests.gateway.kafka.access.test_clients import principal, some_seconds_later
 from tests.gateway.kafka.access.test_sasl import asking, connected, proved
 from tests.gateway.kafka.serving import served
 from tests.gateway.kafka.stage import Client
+from tests.gateway.kafka.wire.group_requests import group_request, message_class
 
 YES, NO, ABSENT, BAD = (
     ErrorCode.NONE,
@@ -169,6 +175,61 @@ async def test_an_id_is_no_way_around_a_name() -> None:
         found = MetadataResponse.decode((await client.answer())[1][1:], version=10)
         assert [one.error_code for one in found.topics] == [YES, ErrorCode.UNKNOWN_TOPIC_ID]
         assert set(await gateway.lake.topics()) == set(TOPICS)
+
+
+async def test_the_audit_names_what_a_request_names_by_its_id(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "penstock.gateway.audit")
+    async with asking() as gateway, connected(gateway) as client:
+        await with_topics(gateway)
+        await principal(gateway, "keeper", Grant(Verb.MANAGE, "orders"), Grant(Verb.JOIN, "billing"))
+        some_seconds_later(gateway)
+        await proved(client, "keeper")
+        topic_id = id_of((await gateway.lake.topics())["orders"].incarnation)
+        state = admin.DeleteTopicsRequest.DeleteTopicState
+        request = admin.DeleteTopicsRequest(topics=[state(name=None, topic_id=topic_id)], timeout_ms=1000, version=6)
+        client.send(ApiKey.DELETE_TOPICS, 6, request.encode())
+        await client.answer()
+        client.send(ApiKey.DELETE_GROUPS, 1, group_request(ApiKey.DELETE_GROUPS, 1, {"groups_names": ["billing"]}).encode())
+        await client.answer()
+        await altered(client, "secrets")
+    audited = [one.getMessage() for one in caplog.records]
+    assert audited == [
+        f"keeper DeleteTopics orders {topic_id}: NONE",
+        "keeper DeleteGroups billing: GROUP_ID_NOT_FOUND",
+        "keeper IncrementalAlterConfigs secrets: NONE",
+    ]
+
+
+async def test_a_partition_and_a_group_are_answered_once() -> None:
+    async with served() as gateway, connected(gateway) as client:
+        await with_topics(gateway)
+        assert await fetched(client, "orders", "orders") == [YES]
+        assert await listed(client, "orders", "secrets") == [YES, YES]
+        topic = consumer.ListOffsetsRequest.ListOffsetsTopic
+        twice = [topic.ListOffsetsPartition(partition_index=0, timestamp=at) for at in (1, 2)]
+        request = consumer.ListOffsetsRequest(
+            replica_id=-1, isolation_level=0, topics=[topic(name="orders", partitions=twice)], version=2
+        )
+        told = await ask(client, ApiKey.LIST_OFFSETS, request, consumer.ListOffsetsResponse, 2)
+        assert [part.error_code for one in told.topics for part in one.partitions] == [ErrorCode.INVALID_REQUEST] * 2
+        groups = [{"group_id": "billing", "topics": None}] * 3
+        client.send(ApiKey.OFFSET_FETCH, 8, group_request(ApiKey.OFFSET_FETCH, 8, {"groups": groups}).encode())
+        answer = message_class(ApiKey.OFFSET_FETCH, "Response").decode((await client.answer())[1][1:], version=8)
+        assert [one.group_id for one in answer.groups] == ["billing"]
+
+
+async def test_many_names_and_many_ids_cost_a_listing_each_and_no_request_for_each() -> None:
+    store = CountingStore(MemoryStore())
+    async with served(store) as gateway, connected(gateway) as client:
+        await with_topics(gateway)
+        await seen(client, "orders")
+        before = store.statistics().requests
+        assert await seen(client, "orders", *(f"t{number}" for number in range(500))) == [YES, *[ABSENT] * 500]
+        topic = MetadataRequest.MetadataRequestTopic
+        request = MetadataRequest(topics=[topic(name=None, topic_id=UUID(int=number + 1)) for number in range(500)], version=10)
+        client.send(ApiKey.METADATA, 10, request.encode())
+        await client.answer()
+        assert store.statistics().requests - before < 50
 
 
 async def test_no_pattern_covers_the_audit_topic_nor_penstocks_own() -> None:

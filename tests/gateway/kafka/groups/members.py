@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from penstock.gateway.kafka.groups.membership.calls import Leaver, Sync, commit, heartbeat, leave, sync
+from penstock.gateway.kafka.groups.membership.calls import Sync, commit, heartbeat, leave, sync
 from penstock.gateway.kafka.groups.membership.group import (
     Answer,
     Group,
@@ -13,6 +13,7 @@ from penstock.gateway.kafka.groups.membership.group import (
     GroupStep,
     JoinAnswer,
     JoinProtocol,
+    MemberClaim,
     SyncAnswer,
 )
 from penstock.gateway.kafka.groups.membership.joining import Join, join
@@ -56,6 +57,7 @@ class Play:
         rebalance_s: float = REBALANCE_S,
         needs_id: bool = False,
         skips: bool = False,
+        principal: str = "",
     ) -> int:
         self.calls += 1
         asked = Join(
@@ -65,6 +67,7 @@ class Play:
             instance_id=instance,
             client_id="app",
             client_host="/10.0.0.1",
+            principal=principal,
             session_s=session_s,
             rebalance_s=rebalance_s,
             protocol_type=kind,
@@ -84,12 +87,12 @@ class Play:
         instance: str | None = None,
         kind: str | None = None,
         protocol: str | None = None,
+        principal: str = "",
     ) -> int:
         self.calls += 1
         asked = Sync(
             call=self.calls,
-            member_id=member_id,
-            instance_id=instance,
+            claim=MemberClaim(member_id, instance, principal),
             generation=self.group.generation if generation is None else generation,
             protocol_type=kind,
             protocol=protocol,
@@ -98,18 +101,20 @@ class Play:
         self.take(sync(self.group, asked, self.now_s, self.limits))
         return self.calls
 
-    def beat(self, member_id: str, *, generation: int | None = None, instance: str | None = None) -> ErrorCode:
+    def beat(self, member_id: str, *, generation: int | None = None, instance: str | None = None, principal: str = "") -> ErrorCode:
         told = self.group.generation if generation is None else generation
-        self.group, code = heartbeat(self.group, member_id, instance, told, self.now_s)
+        self.group, code = heartbeat(self.group, MemberClaim(member_id, instance, principal), told, self.now_s)
         return code
 
-    def commits(self, member_id: str = "", *, generation: int | None = None, instance: str | None = None) -> ErrorCode:
+    def commits(
+        self, member_id: str = "", *, generation: int | None = None, instance: str | None = None, principal: str = ""
+    ) -> ErrorCode:
         told = self.group.generation if generation is None else generation
-        self.group, code = commit(self.group, member_id, instance, told, self.now_s)
+        self.group, code = commit(self.group, MemberClaim(member_id, instance, principal), told, self.now_s)
         return code
 
-    def leave(self, *leavers: str | Leaver) -> tuple[ErrorCode, ...]:
-        named = [Leaver(one, None) if isinstance(one, str) else one for one in leavers]
+    def leave(self, *leavers: str | MemberClaim) -> tuple[ErrorCode, ...]:
+        named = [MemberClaim(one) if isinstance(one, str) else one for one in leavers]
         step, codes = leave(self.group, named, self.now_s, self.limits)
         self.take(step)
         return codes

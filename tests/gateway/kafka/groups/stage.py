@@ -74,9 +74,9 @@ async def ask(
     api = APIS[key]
     version = api.highest if version is None else version
     body = memoryview(group_request(key, version, fields).encode())
-    call = KafkaCall(
-        api, version, 1, client, KafkaSession("10.0.0.1", 1234), len(body), AdmitAll(), rights=rights or CallerRights()
-    )
+    rights = rights or CallerRights()
+    session = KafkaSession("10.0.0.1", 1234, principal=rights.principal)
+    call = KafkaCall(api, version, 1, client, session, len(body), AdmitAll(), rights=rights)
     asked = decode_request(api, version, body)
     try:
         answer = await handlers[key](asked, call)

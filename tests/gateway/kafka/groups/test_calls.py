@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from penstock.gateway.kafka.groups.membership.calls import Leaver, kicked
-from penstock.gateway.kafka.groups.membership.group import Group, GroupLimits, GroupState
+from penstock.gateway.kafka.groups.membership.calls import kicked
+from penstock.gateway.kafka.groups.membership.group import Group, GroupLimits, GroupState, MemberClaim
 from penstock.gateway.kafka.groups.membership.rebalancing import next_due_s, postponed
 from penstock.gateway.kafka.wire.errors import ErrorCode
 from tests.gateway.kafka.groups.members import REBALANCE_S, SESSION_S, Play, stable
@@ -144,7 +144,7 @@ def test_several_leave_together() -> None:
     play.join(new_id="a1", instance="a")
     play.sync("a1", {}, instance="a")
     play.join(new_id="p", needs_id=True)
-    codes = play.leave(Leaver("", "a"), Leaver("p", None), Leaver("ghost", None), Leaver("x", "a"))
+    codes = play.leave(MemberClaim("", "a"), MemberClaim("p", None), MemberClaim("ghost", None), MemberClaim("x", "a"))
     assert codes == (ErrorCode.NONE, ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID)
     assert play.group.state is GroupState.EMPTY
     assert not play.group.pending
@@ -217,3 +217,36 @@ def test_what_the_coordinator_missed_is_not_held_against_members() -> None:
     assert next_due_s(play.group) == due_s + 100.0
     play.wait(100.0)
     assert play.beat("a") is ErrorCode.NONE
+
+
+def test_a_members_id_is_its_principals_alone() -> None:
+    play = Play()
+    play.join(new_id="a", principal="shop")
+    play.sync("a", {"a": b"p0"}, principal="shop")
+    for other in ("other", ""):
+        assert play.beat("a", principal=other) is ErrorCode.UNKNOWN_MEMBER_ID
+        assert play.commits("a", principal=other) is ErrorCode.UNKNOWN_MEMBER_ID
+        assert play.synced(play.sync("a", principal=other)).code is ErrorCode.UNKNOWN_MEMBER_ID
+        assert play.joined(play.join("a", principal=other)).code is ErrorCode.UNKNOWN_MEMBER_ID
+        assert play.leave(MemberClaim("a", None, other)) == (ErrorCode.UNKNOWN_MEMBER_ID,)
+    assert play.beat("a", principal="shop") is play.commits("a", principal="shop") is ErrorCode.NONE
+    assert play.synced(play.sync("a", principal="shop")).assignment == b"p0"
+
+
+def test_a_static_member_is_replaced_and_removed_by_its_principal_alone() -> None:
+    play = Play()
+    play.join(new_id="a1", instance="a", principal="shop")
+    play.sync("a1", {"a1": b"p0"}, instance="a", principal="shop")
+    assert play.joined(play.join(instance="a", principal="other")).code is ErrorCode.FENCED_INSTANCE_ID
+    assert play.leave(MemberClaim("", "a", "other")) == (ErrorCode.UNKNOWN_MEMBER_ID,)
+    assert play.beat("a1", instance="a", principal="shop") is ErrorCode.NONE
+    assert play.joined(play.join(new_id="a2", instance="a", principal="shop")).member_id == "a2"
+    assert play.leave(MemberClaim("", "a", None)) == (ErrorCode.NONE,), "an operator"
+
+
+def test_an_id_that_was_given_is_used_by_its_principal_alone() -> None:
+    play = Play()
+    play.join(new_id="a", needs_id=True, principal="shop")
+    assert play.joined(play.join("a", principal="other")).code is ErrorCode.UNKNOWN_MEMBER_ID
+    assert play.leave(MemberClaim("a", None, "other")) == (ErrorCode.UNKNOWN_MEMBER_ID,)
+    assert play.joined(play.join("a", principal="shop")).code is ErrorCode.NONE

@@ -303,3 +303,49 @@ async def test_rights_are_asked_of_groups_and_topics() -> None:
             assert answer.topics[0].partitions[0].error_code == (code if grants else ErrorCode.GROUP_AUTHORIZATION_FAILED)
         all_topics = (await asked(ApiKey.OFFSET_FETCH, join, groups=[{"group_id": "billing", "topics": None}])).groups[0]
         assert all_topics.topics == []
+        forgotten = [{"name": "orders", "partitions": [{"partition_index": 0}]}]
+        for grants, code in ((join, ErrorCode.TOPIC_AUTHORIZATION_FAILED), (join | {Grant(Verb.RECEIVE, "orders")}, 0)):
+            answer = await asked(ApiKey.OFFSET_DELETE, grants, group_id="billing", topics=forgotten)
+            assert answer.topics[0].partitions[0].error_code == code
+
+
+async def test_who_may_join_a_group_does_not_act_for_anothers_member() -> None:
+    join = Grant(Verb.JOIN, "billing")
+    both = frozenset({join, Grant(Verb.RECEIVE, "orders")})
+    async with gateway() as one:
+
+        async def asked(principal: str, key: ApiKey, fields: dict[str, Any], grants: frozenset[Grant] = both) -> Any:
+            named = {"group_id": "billing", **fields}
+            return await ask(one.handlers, key, None, "app", named, CallerRights(principal, grants))
+
+        protocols = [{"name": "range", "metadata": b"x"}]
+        joining = {
+            "session_timeout_ms": 10_000,
+            "rebalance_timeout_ms": 10_000,
+            "protocol_type": "consumer",
+            "protocols": protocols,
+        }
+        member_id = (await asked("alice", ApiKey.JOIN_GROUP, {**joining, "member_id": ""})).member_id
+        unknown = ErrorCode.UNKNOWN_MEMBER_ID
+        assert (await asked("bob", ApiKey.JOIN_GROUP, {**joining, "member_id": member_id})).error_code == unknown
+        assert (await asked("alice", ApiKey.JOIN_GROUP, {**joining, "member_id": member_id})).error_code == 0
+        syncing = {"generation_id": 1, "member_id": member_id, "protocol_type": "consumer", "protocol_name": "range"}
+        told = await asked("bob", ApiKey.SYNC_GROUP, {**syncing, "assignments": [{"member_id": member_id, "assignment": b"none"}]})
+        assert told.error_code == unknown
+        assigned = [{"member_id": member_id, "assignment": b"all"}]
+        assert (await asked("alice", ApiKey.SYNC_GROUP, {**syncing, "assignments": assigned})).assignment == b"all"
+        beating = {"generation_id": 1, "member_id": member_id}
+        partitions = [{"partition_index": 0, "committed_offset": 6}]
+        committing = {
+            "generation_id_or_member_epoch": 1,
+            "member_id": member_id,
+            "topics": [{"name": "orders", "partitions": partitions}],
+        }
+        for principal, code in (("bob", unknown), ("alice", 0)):
+            assert (await asked(principal, ApiKey.HEARTBEAT, beating)).error_code == code
+            told = await asked(principal, ApiKey.OFFSET_COMMIT, committing)
+            assert told.topics[0].partitions[0].error_code == code
+        leaving = {"members": [{"member_id": member_id}]}
+        assert (await asked("bob", ApiKey.LEAVE_GROUP, leaving)).members[0].error_code == unknown
+        operator = frozenset({join, Grant(Verb.MANAGE, "*")})
+        assert (await asked("operator", ApiKey.LEAVE_GROUP, leaving, operator)).members[0].error_code == 0

@@ -35,14 +35,16 @@ async def gathering() -> AsyncIterator[tuple[Lake, TopicGather, BatchCache]]:
         yield lake, TopicGather(await lake.topic("orders"), lake, cache, MemoryMetrics()), cache
 
 
-def pending(*values: bytes, queue: int = 0, producer: int = -1, first: int = -1) -> PendingBatch:
+def pending(
+    *values: bytes, queue: int = 0, producer: int = -1, first: int = -1, epoch: int = 0, principal: str = ""
+) -> PendingBatch:
     now = datetime(2026, 1, 1, tzinfo=UTC)
     rows = pa.RecordBatch.from_pylist(
         [{"offset_delta": at, "timestamp": now, "value": value} for at, value in enumerate(values)], RECORDS_SCHEMA
     )
     (plain,) = encode(rows, base_offset=0, leader_epoch=-1)
-    header = plain.header._replace(producer_id=producer, producer_epoch=0 if first >= 0 else -1, base_sequence=first)
-    return PendingBatch(queue, batch_of(header, bytes(plain.payload)))
+    header = plain.header._replace(producer_id=producer, producer_epoch=epoch if first >= 0 else -1, base_sequence=first)
+    return PendingBatch(queue, batch_of(header, bytes(plain.payload)), principal)
 
 
 async def outcomes(gather: TopicGather, *added: PendingBatch) -> list[int | ErrorCode | None]:
@@ -111,6 +113,24 @@ async def test_a_batch_that_comes_again_is_answered_with_the_offset_that_it_has(
         again = pending(b"a", b"b", producer=7, first=0)
         assert await outcomes(gather, first, behind, pending(b"other"), again) == [0, 2, 3, 0]
         assert await outcomes(gather, pending(b"c", producer=7, first=2), pending(b"d", producer=7, first=3)) == [2, 4]
+
+
+async def test_a_producers_id_counts_among_those_of_its_principal() -> None:
+    async with gathering() as (_, gather, __):
+        assert await outcomes(gather, pending(b"a", producer=7, first=0, principal="shop")) == [0]
+        poisoned = [
+            pending(b"x", producer=7, first=1, principal="other"),
+            pending(b"y", producer=7, first=0, epoch=9, principal="other"),
+        ]
+        assert await outcomes(gather, *poisoned) == [1, 2], "it may send, but for itself"
+        assert await outcomes(gather, pending(b"b", producer=7, first=1, principal="shop")) == [3], "neither a duplicate nor fenced"
+
+
+async def test_a_refused_batch_holds_up_its_principals_producer_alone() -> None:
+    async with gathering() as (_, gather, __):
+        refused = pending(bytes(BODY_BYTES_MAX + 1), producer=7, first=0, principal="other")
+        found = await outcomes(gather, refused, pending(b"a", producer=7, first=0, principal="shop"))
+        assert found == [ErrorCode.MESSAGE_TOO_LARGE, 0]
 
 
 async def test_a_retry_at_another_gateway_counts_once() -> None:

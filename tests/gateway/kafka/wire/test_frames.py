@@ -27,6 +27,17 @@ def split(splitter: FrameSplitter) -> list[bytes]:
     return frames
 
 
+@pytest.mark.parametrize(
+    ("begun", "what"),
+    [(b"\x16\x03\x01\x02\x00", "TLS"), (b"GET / HTTP/1.1", "HTTP"), (b"POST / HTTP/1.1", "HTTP"), (b"PRI * HTTP/2.0", "HTTP")],
+)
+def test_another_protocol_at_the_port_is_named(begun: bytes, what: str) -> None:
+    splitter = FrameSplitter(32 * 1024 * 1024)
+    splitter.feed(begun)
+    with pytest.raises(KafkaRefusal, match=f"it looks like {what}"):
+        splitter.next_length()
+
+
 @given(frames=FRAMES, data=st.data())
 def test_frames_come_out_as_they_went_in_however_they_are_cut(frames: list[bytes], data: st.DataObject) -> None:
     stream = b"".join(map(framed, frames))

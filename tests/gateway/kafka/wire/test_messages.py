@@ -16,7 +16,6 @@ from penstock.gateway.kafka.wire import messages
 from penstock.gateway.kafka.wire.apis import APIS, Api, ApiKey
 from penstock.gateway.kafka.wire.errors import KafkaRefusal
 from penstock.gateway.kafka.wire.messages import decode_request, encode_answer
-from penstock.gateway.kafka.wire.shapes import ITEMS_MAX
 from tests.gateway.kafka.wire.group_requests import GROUP_REQUESTS, group_request
 
 EVERY = [(api, version) for api in APIS.values() for version in range(api.lowest, api.highest + 1)]
@@ -161,8 +160,16 @@ METADATA, FETCH, DELETE_TOPICS = APIS[ApiKey.METADATA], APIS[ApiKey.FETCH], APIS
         # Its decoder would shift a million times, each time a longer number.
         pytest.param(METADATA, 9, b"\xff" * 1_000_000, "no end", id="a varint without end"),
         pytest.param(METADATA, 1, struct.pack(">i", 2**31 - 1), "elements", id="a forged count"),
-        pytest.param(
-            DELETE_TOPICS, 1, struct.pack(">i", ITEMS_MAX + 1) + b"\0" * (2 * ITEMS_MAX + 6), "elements", id="many elements"
+        *(
+            pytest.param(
+                api, version, struct.pack(">i", api.items_max + 1) + bytes(200 * api.items_max), "elements", id=f"many {api.name}"
+            )
+            for api, version in (
+                (METADATA, 1),
+                (DELETE_TOPICS, 1),
+                (APIS[ApiKey.DESCRIBE_CONFIGS], 1),
+                (APIS[ApiKey.DESCRIBE_GROUPS], 0),
+            )
         ),
         # For each of these it would copy the rest.
         pytest.param(METADATA, 9, b"\xe9\x07" + b"\2a\1\5\0" * 1_000 + b"\0\0\0\0", "tagged", id="many tagged fields"),
