@@ -13,6 +13,7 @@ import grpc
 from google.protobuf.message import Message
 
 from ...log.runtime.runtime import Runtime
+from ..server.check_finding import CheckFailed, CheckFinding
 from ..server.options import Endpoint
 from .access.signature import digest_of
 from .protocol import rocketmq_pb2 as pb
@@ -25,16 +26,6 @@ _HEALTH: Final = "/grpc.health.v1.Health/Check"
 _SERVING: Final = b"\x08\x01"
 _INVISIBLE: Final = timedelta(seconds=30)
 _TIME: Final = "%Y%m%dT%H%M%SZ"
-
-
-@dataclass(frozen=True, slots=True)
-class CheckFinding:
-    """The result of one check."""
-
-    name: str
-    is_ok: bool
-    observed: str
-    fix: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -50,13 +41,6 @@ class CheckTarget:
     """Trusted certificates (PEM); None: the machine's."""
     access_key: str = ""
     secret: str = ""
-
-
-class _Failed(Exception):
-    def __init__(self, observed: str, fix: str = "") -> None:
-        super().__init__(observed)
-        self.observed = observed
-        self.fix = fix
 
 
 class GatewayChecker:
@@ -94,7 +78,7 @@ class GatewayChecker:
     async def _step(self, name: str, work: Callable[[], Awaitable[str]], fix: str = "") -> CheckFinding:
         try:
             return CheckFinding(name, True, await work())
-        except _Failed as failed:
+        except CheckFailed as failed:
             return CheckFinding(name, False, failed.observed, failed.fix or fix)
         except grpc.aio.AioRpcError as error:
             return CheckFinding(name, False, f"{error.code().name}: {error.details()}", fix)
@@ -110,7 +94,7 @@ class GatewayChecker:
     async def _health(self, channel: grpc.aio.Channel) -> str:
         call: Any = channel.unary_unary(_HEALTH)
         if await call(b"", timeout=_PATIENCE_S) != _SERVING:
-            raise _Failed("it is not ready", "It is about to end: clients go on at another gateway")
+            raise CheckFailed("it is not ready", "It is about to end: clients go on at another gateway")
         return "ready"
 
     async def _route(self, channel: grpc.aio.Channel, queues: list[pb.MessageQueue]) -> str:
@@ -125,13 +109,13 @@ class GatewayChecker:
     async def _places(self, queues: list[pb.MessageQueue]) -> str:
         named = {Endpoint(one.host, one.port) for queue in queues for one in queue.broker.endpoints.addresses}
         if not named:
-            raise _Failed("the route names no place")
+            raise CheckFailed("the route names no place")
         for place in sorted(named, key=str):
             try:
                 async with self._channel(place) as channel:
                     await asyncio.wait_for(channel.channel_ready(), _PATIENCE_S)
             except TimeoutError:
-                raise _Failed(
+                raise CheckFailed(
                     f"{place} is not reached from here", "Give the gateways --address, or --advertise for one address of all"
                 ) from None
         return ", ".join(sorted(map(str, named)))
@@ -154,7 +138,7 @@ class GatewayChecker:
         data = await stream.read()
         stream.cancel()
         if data is grpc.aio.EOF:
-            raise _Failed("the stream ended without an answer")
+            raise CheckFailed("the stream ended without an answer")
         found = pb.TelemetryCommand.FromString(data)
         _check(found.status)
         if self._target.group is None:
@@ -208,7 +192,7 @@ class GatewayChecker:
                     return "the message came, and is acknowledged"
             if self._runtime.clock.monotonic_s() > deadline_s:
                 break
-        raise _Failed(
+        raise CheckFailed(
             "the message did not come", "Use a topic and a group for checks alone: this one has others' messages, or members"
         )
 
@@ -260,4 +244,4 @@ class GatewayChecker:
 
 def _check(status: pb.Status) -> None:
     if status.code not in (pb.OK, pb.MULTIPLE_RESULTS):
-        raise _Failed(f"{status.code} {pb.Code.Name(status.code)}: {status.message}")
+        raise CheckFailed(f"{status.code} {pb.Code.Name(status.code)}: {status.message}")

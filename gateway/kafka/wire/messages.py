@@ -1,4 +1,4 @@
-"""Requests out of bytes, and answers into bytes, by kafka-python's definitions. Nothing else imports these.
+"""Requests out of bytes, and answers into bytes, by kafka-python's definitions; for a check also the reverse. Nothing else imports these.
 
 An answer is a mapping of the protocol's field names in lower case with underscores, such as ``throttle_time_ms``; elements of arrays of structs are
 mappings too. Absent fields have the protocol's defaults, and fields that the version does not have are left out.
@@ -39,6 +39,17 @@ def encode_answer(api: Api, version: int, fields: Fields) -> bytes:
     # The version is told at once: `encode(version=…)` fails once there is a header.
     encoded: bytes = _made(_message(api, "Response"), version, fields).encode()
     return encoded
+
+
+def encode_request(api: Api, version: int, fields: Fields) -> bytes:
+    """The body of a request. Raises `ValueError` for a field that the protocol does not know."""
+    encoded: bytes = _made(_message(api, "Request"), version, fields).encode()
+    return encoded
+
+
+def decode_answer(api: Api, version: int, body: bytes) -> Request:
+    """The answer of a gateway that one trusts, with its fields as attributes."""
+    return _message(api, "Response").decode(body, version=version)
 
 
 def has_answer_field(api: Api, version: int, name: str) -> bool:

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TextIO
 
 import click
 
 from ....log.errors import MissingDependency
-from ...terminal import output
 from ...terminal.exit_codes import OTHER
 from ...terminal.session import CommandSession, json_option
 from .endpoints import endpoint_of
-
-if TYPE_CHECKING:
-    from ....gateway.rocketmq.check import CheckTarget
+from .findings import told
 
 
 @click.command()
@@ -50,7 +47,8 @@ def check(
     if bool(access_key) != (secret_file is not None):
         raise click.UsageError("--access-key and --secret-file go together.")
     try:
-        from ....gateway.rocketmq.check import CheckTarget
+        from ....gateway.rocketmq.check import CheckTarget, GatewayChecker
+        from ....log import Runtime
     except ImportError as error:
         raise MissingDependency(
             "the gateway needs gRPC", operation="gateway check", observed=str(error), hint="pip install 'penstock[gateway]'"
@@ -65,21 +63,4 @@ def check(
         access_key=access_key,
         secret="" if secret_file is None else secret_file.read().strip(),
     )
-    return 0 if asyncio.run(_run(session, target, send=send)) else OTHER
-
-
-async def _run(session: CommandSession, target: CheckTarget, *, send: bool) -> bool:
-    from ....gateway.rocketmq.check import GatewayChecker
-    from ....log import Runtime
-
-    all_well = True
-    async for found in GatewayChecker(target, Runtime()).run(send=send):
-        all_well = all_well and found.is_ok
-        if session.as_json:
-            output.emit({"check": found.name, "ok": found.is_ok, "observed": found.observed, "fix": found.fix or None})
-            continue
-        mark = click.style("ok     ", fg="green") if found.is_ok else click.style("problem", fg="red")
-        output.say(f"{mark}  {found.name:<13} {output.printable(found.observed)}")
-        if found.fix:
-            output.say(f"{'':24}{found.fix}.")
-    return all_well
+    return 0 if asyncio.run(told(session, GatewayChecker(target, Runtime()).run(send=send))) else OTHER

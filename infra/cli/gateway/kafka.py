@@ -11,6 +11,7 @@ import click
 from ....log.errors import MissingDependency
 from ...terminal.log_options import log_options
 from ...terminal.session import CommandSession, group_options
+from .kafka_check import kafka_check
 from .options import listening_options, options_of, security_options, watching_options
 from .serving import CommandGateway, run_gateways
 
@@ -23,20 +24,24 @@ partitions_option = click.option(
 )
 
 
-@click.command("kafka")
+@click.group("kafka", invoke_without_command=True)
 @listening_options(9092, topics="MIXED")
 @partitions_option
 @security_options
 @watching_options
 @log_options
 @group_options
-@click.pass_obj
-def kafka(session: CommandSession, /, *, processes: int, **given: Any) -> None:  # noqa: ANN401 - as click parsed them
+@click.pass_context
+def kafka(ctx: click.Context, /, *, processes: int, **given: Any) -> None:  # noqa: ANN401 - as click parsed them
     """Serve Kafka's protocol for a lake, until Ctrl-C or SIGTERM: any Kafka client sends and reads here.
 
     Any number of gateways may serve one lake. None keeps anything: clients of one that dies go on at another.
     """
-    run_gateways(session, [kafka_gateway(given)], processes, given)
+    if ctx.invoked_subcommand is None:
+        run_gateways(ctx.ensure_object(CommandSession), [kafka_gateway(given)], processes, given)
+
+
+kafka.add_command(kafka_check)
 
 
 def kafka_gateway(given: Mapping[str, Any]) -> CommandGateway:

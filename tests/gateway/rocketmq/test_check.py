@@ -9,9 +9,10 @@ import pytest
 from penstock.coordinator.access.grants import Grant, Verb
 from penstock.coordinator.access.sealing import KEY_BYTES, SealingKeys, new_key
 from penstock.gateway.rocketmq import check
-from penstock.gateway.rocketmq.check import CheckFinding, CheckTarget, GatewayChecker
+from penstock.gateway.rocketmq.check import CheckTarget, GatewayChecker
 from penstock.gateway.rocketmq.gateway import Gateway
 from penstock.gateway.rocketmq.options import RocketMQOptions
+from penstock.gateway.server.check_finding import CheckFinding
 from penstock.gateway.server.options import AccessOptions, Endpoint, TlsOptions
 from penstock.log.runtime.runtime import Runtime
 from tests.gateway.certificates import write_certificate

@@ -1,7 +1,8 @@
-"""The options of `penstock gateway rocketmq` about signatures and TLS, and the calls of its `check`, as far as nothing is served."""
+"""The options of `penstock gateway rocketmq` about signatures and TLS, and the calls of both `check`s, as far as nothing is served."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -62,3 +63,20 @@ def test_what_is_given_is_taken(tmp_path: Path) -> None:
 )
 def test_wrong_calls(penstock: Penstock, args: list[str], said: str) -> None:
     assert said in " ".join(penstock("gateway", "rocketmq", *args, code=2).err.split())
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["nowhere"], "The place is HOST:PORT, not 'nowhere'."),
+        (["localhost:1", "--send"], "--send needs --topic"),
+        (["localhost:1", "--access-key", "shop"], "--access-key and --secret-file go together."),
+    ],
+)
+def test_wrong_checks_of_kafkas_gateway(penstock: Penstock, args: list[str], said: str) -> None:
+    assert said in " ".join(penstock("gateway", "kafka", "check", *args, code=2).err.split())
+
+
+def test_a_check_where_nobody_is_ends_with_a_problem(penstock: Penstock) -> None:
+    found = penstock("gateway", "kafka", "check", "localhost:1", "--json", code=1).out
+    assert [(line["check"], line["ok"]) for line in map(json.loads, found.splitlines())] == [("connection", False)]

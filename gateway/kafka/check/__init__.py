@@ -1,0 +1,1 @@
+"""A check of a gateway by what Kafka's clients do."""
