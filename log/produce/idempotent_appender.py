@@ -107,26 +107,24 @@ class IdempotentAppender:
         ``batches`` are runs of the rows, in their order, each of one queue. Rows of none are one more batch. Of one producer and queue a
         batch follows those before it, also those of earlier calls that are still under way.
 
-        Raises `InvalidArgument`, `LimitExceeded` (a batch of more than 8 MiB) or `MessageTypeMismatch`, at once or by the task, before anything
-        is written.
+        Raises `InvalidArgument` for the batches at once. The task raises it for rows, `LimitExceeded` (a batch of more than 8 MiB) or
+        `MessageTypeMismatch`, before anything is written.
         """
         wait = checked_duration("timeout", timeout, operation="append", most=timedelta(seconds=IDEMPOTENT_APPEND_MAX_S))
         deadline_s = self._runtime.clock.monotonic_s() + wait.total_seconds()
-        settings = self._topic.settings
-        table = check_arrow(rows, settings.message_type, settings.limits, settings.queues)
-        check_batches(batches, table.num_rows)
+        check_batches(batches, rows.num_rows)
         turn = asyncio.Event()  # calls are begun in their order
         self._turns.append(turn)
         self._turns[0].set()
-        task = asyncio.ensure_future(self._append(table, batches, deadline_s, turn))
+        task = asyncio.ensure_future(self._append(rows, batches, deadline_s, turn))
         task.add_done_callback(lambda _: self._end_turn(turn))
         return task
 
     async def _append(
-        self, table: pa.Table, batches: Sequence[IdempotentBatch], deadline_s: float, turn: asyncio.Event
+        self, rows: pa.Table | pa.RecordBatch, batches: Sequence[IdempotentBatch], deadline_s: float, turn: asyncio.Event
     ) -> AppendedBatches:
         await turn.wait()
-        encoded = await self._encode(table, batches)
+        encoded = await self._encode(rows, batches)
         begun = self._begin(batches, encoded, deadline_s)
         self._end_turn(turn)
         plain = None
@@ -141,16 +139,18 @@ class IdempotentAppender:
         if self._turns:
             self._turns[0].set()
 
-    async def _encode(self, table: pa.Table, batches: Sequence[IdempotentBatch]) -> EncodedBatches:
+    async def _encode(self, rows: pa.Table | pa.RecordBatch, batches: Sequence[IdempotentBatch]) -> EncodedBatches:
         prefix, number = self._ids
-        self._ids = (prefix, number + table.num_rows)
+        self._ids = (prefix, number + rows.num_rows)
         now_us = 1000 * self._runtime.clock.wall_ms()
+        settings = self._topic.settings
 
         def encode() -> EncodedBatches:
+            table = check_arrow(rows, settings.message_type, settings.limits, settings.queues)
             ids = MessageIds(prefix, number)
             return cut(rows_of_arrow(table, now_us, self._router, producer=self._id, ids=ids), batches)
 
-        return await self._runtime.offload(encode, size_bytes=table.nbytes)
+        return await self._runtime.offload(encode, size_bytes=rows.nbytes)
 
     # --- One producer's batches -------------------------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from functools import partial
 from typing import Final
+from weakref import WeakValueDictionary
 
 import numpy as np
 import pyarrow as pa
@@ -35,8 +36,8 @@ class LogBatchReader:
 
     def __init__(self, cache: BatchCache, runtime: Runtime) -> None:
         self._cache, self._runtime = cache, runtime
-        self._reading: dict[str, asyncio.Lock] = {}
-        """A lock for each topic's incarnation that is being read."""
+        self._reading: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        """A lock for each topic's incarnation that is being read, as long as somebody holds it or waits for it."""
         self._behind: OrderedDict[TopicPartition, tuple[int, float]] = OrderedDict()
         """The offset behind what was read of a partition, and when; the latest at the end."""
 
@@ -48,15 +49,9 @@ class LogBatchReader:
         """
         incarnation = topic.record.incarnation
         lock = self._reading.setdefault(incarnation, asyncio.Lock())
-        try:
-            async with lock:
-                missing = {
-                    queue: offset for queue, offset in offsets.items() if not self._has(TopicPartition(incarnation, queue), offset)
-                }
-                return {**offsets, **(await self._read(topic, missing) if missing else {})}
-        finally:
-            if not lock.locked():
-                self._reading.pop(incarnation, None)
+        async with lock:
+            missing = {queue: offset for queue, offset in offsets.items() if not self._has(TopicPartition(incarnation, queue), offset)}
+            return {**offsets, **(await self._read(topic, missing) if missing else {})}
 
     async def _read(self, topic: Topic, offsets: Mapping[int, int]) -> dict[int, int | PenstockError]:
         reader, epoch, size_bytes = Reader(topic), topic.tail.state.generation, 0
