@@ -84,8 +84,7 @@ class IdempotentAppender:
         queues = settings.queues
         self._router = Router(queues, settings.routing, first=self._runtime.random.randrange(queues))
         self._ids = (self._runtime.random.getrandbits(64), 0)
-        self._turns: list[asyncio.Event] = []
-        self._plain_turn = asyncio.Lock()
+        self._turns, self._plain_turns = asyncio.Lock(), asyncio.Lock()
         self._id = self._runtime.new_id()
         self._plain = (self._id, -1)
         self._open: dict[_Key, list[PendingAppend]] = {}
@@ -98,46 +97,28 @@ class IdempotentAppender:
         if self._on_fold in self._tail.fold_listeners:
             self._tail.fold_listeners.remove(self._on_fold)
 
-    def append(
+    async def append(
         self, rows: pa.Table | pa.RecordBatch, batches: Sequence[IdempotentBatch] = (), *, timeout: Duration = TIMEOUT
-    ) -> asyncio.Task[AppendedBatches]:
-        """Begin to append rows, with the columns of ``send_batch`` but ``sequence``. The task ends once it is known what became of all, at the
-        latest after ``timeout`` (at most two minutes).
+    ) -> AppendedBatches:
+        """Append rows, with the columns of ``send_batch`` but ``sequence``. Returns once it is known what became of all, at the latest after
+        ``timeout`` (at most two minutes).
 
         ``batches`` are runs of the rows, in their order, each of one queue. Rows of none are one more batch. Of one producer and queue a
-        batch follows those before it, also those of earlier calls that are still under way.
+        batch follows those before it, also those of earlier calls that are still under way; what a cancelled call began goes on.
 
-        Raises `InvalidArgument` for the batches at once. The task raises it for rows, `LimitExceeded` (a batch of more than 8 MiB) or
-        `MessageTypeMismatch`, before anything is written.
+        Raises `InvalidArgument`, `LimitExceeded` (a batch of more than 8 MiB) or `MessageTypeMismatch` before anything is written.
         """
         wait = checked_duration("timeout", timeout, operation="append", most=timedelta(seconds=IDEMPOTENT_APPEND_MAX_S))
         deadline_s = self._runtime.clock.monotonic_s() + wait.total_seconds()
         check_batches(batches, rows.num_rows)
-        turn = asyncio.Event()  # calls are begun in their order
-        self._turns.append(turn)
-        self._turns[0].set()
-        task = asyncio.ensure_future(self._append(rows, batches, deadline_s, turn))
-        task.add_done_callback(lambda _: self._end_turn(turn))
-        return task
-
-    async def _append(
-        self, rows: pa.Table | pa.RecordBatch, batches: Sequence[IdempotentBatch], deadline_s: float, turn: asyncio.Event
-    ) -> AppendedBatches:
-        await turn.wait()
-        encoded = await self._encode(rows, batches)
-        begun = self._begin(batches, encoded, deadline_s)
-        self._end_turn(turn)
+        async with self._turns:  # calls are begun in their order
+            encoded = await self._encode(rows, batches)
+            begun = self._begin(batches, encoded, deadline_s)
         plain = None
         if encoded.plain is not None:
-            async with self._plain_turn:
+            async with self._plain_turns:
                 plain = await self._append_plain(encoded.plain, deadline_s, extended=encoded.is_extended)
         return AppendedBatches(tuple([await self._answer(one) for one in begun]), plain)
-
-    def _end_turn(self, turn: asyncio.Event) -> None:
-        if turn in self._turns:
-            self._turns.remove(turn)
-        if self._turns:
-            self._turns[0].set()
 
     async def _encode(self, rows: pa.Table | pa.RecordBatch, batches: Sequence[IdempotentBatch]) -> EncodedBatches:
         prefix, number = self._ids

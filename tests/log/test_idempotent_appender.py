@@ -26,7 +26,7 @@ from penstock.log.lake import LogLake
 from penstock.log.limits import ENTRY_LINKS_MAX
 from penstock.log.message.message_type import MessageType
 from penstock.log.produce.idempotent_appender import IdempotentAppender
-from penstock.log.produce.idempotent_batches import BatchStatus, IdempotentBatch
+from penstock.log.produce.idempotent_batches import AppendedBatches, BatchStatus, IdempotentBatch
 from penstock.log.schema.sources import fields_of
 from penstock.log.schema.topic_schema import first_schema
 from penstock.log.stores.memory import MemoryStore
@@ -85,6 +85,10 @@ def rows(*bodies: str, queue: int | Sequence[int] = 0, **more: Any) -> pa.Table:
 
 def sent(sequence: int = 0, count: int = 1, start: int = 0, *, producer: str = "7", epoch: int = 0) -> IdempotentBatch:
     return IdempotentBatch(producer, epoch, sequence, start, count)
+
+
+def begun(appender: IdempotentAppender, body: str, sequence: int, **more: Any) -> asyncio.Task[AppendedBatches]:
+    return asyncio.ensure_future(appender.append(rows(body), [sent(sequence, **more)]))
 
 
 async def one(
@@ -187,7 +191,7 @@ async def test_nothing_overtakes_a_first_batch_that_failed() -> None:
 @runs
 async def test_calls_that_are_under_way_are_one_chain_and_copies_share_their_fate() -> None:
     async with gateways() as [(lake, appender, _)]:
-        calls = [appender.append(rows(f"{number}"), [sent(number)]) for number in (0, 1, 2, 1, 0, 3)]
+        calls = [begun(appender, f"{number}", number) for number in (0, 1, 2, 1, 0, 3)]
         found = [(await call).batches[0] for call in calls]
         assert {answer.status for answer in found} <= {WRITTEN, DUPLICATE}
         assert [answer.base_offset for answer in found] == [0, 1, 2, 1, 0, 3]
@@ -197,9 +201,9 @@ async def test_calls_that_are_under_way_are_one_chain_and_copies_share_their_fat
 @runs
 async def test_a_call_that_is_given_up_lets_nothing_overtake() -> None:
     async with gateways() as [(lake, appender, _)]:
-        calls = [appender.append(rows(str(number)), [sent(number)]) for number in range(3)]
-        given_up = appender.append(rows("x"), [sent(0, producer="8")])
-        calls.append(appender.append(rows("3"), [sent(3)]))
+        calls = [begun(appender, str(number), number) for number in range(3)]
+        given_up = begun(appender, "x", 0, producer="8")
+        calls.append(begun(appender, "3", 3))
         given_up.cancel()
         found = [(await call).batches[0].status for call in calls]
         assert found == [WRITTEN] * 4

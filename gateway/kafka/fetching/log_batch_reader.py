@@ -50,7 +50,9 @@ class LogBatchReader:
         incarnation = topic.record.incarnation
         lock = self._reading.setdefault(incarnation, asyncio.Lock())
         async with lock:
-            missing = {queue: offset for queue, offset in offsets.items() if not self._has(TopicPartition(incarnation, queue), offset)}
+            missing = {
+                queue: offset for queue, offset in offsets.items() if not self._has(TopicPartition(incarnation, queue), offset)
+            }
             return {**offsets, **(await self._read(topic, missing) if missing else {})}
 
     async def _read(self, topic: Topic, offsets: Mapping[int, int]) -> dict[int, int | PenstockError]:

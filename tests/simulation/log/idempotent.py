@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 
@@ -93,7 +93,7 @@ class Gateway(Role):
         finally:
             appender.close()
 
-    def _append(self, appender: IdempotentAppender, requests: list[Request], rng: random.Random) -> asyncio.Task[AppendedBatches]:
+    def _append(self, appender: IdempotentAppender, requests: list[Request], rng: random.Random) -> Awaitable[AppendedBatches]:
         batches, bodies, queues = [], list[bytes](), list[int]()
         for one in requests:
             batches.append(IdempotentBatch(one.batch.producer, one.batch.epoch, one.batch.sequence, len(bodies), one.batch.count))
@@ -103,8 +103,8 @@ class Gateway(Role):
         timeout = timedelta(seconds=log_uniform(rng, *self._timeout_s))
         return appender.append(table, batches, timeout=timeout)
 
-    async def _answer(self, world: World, requests: list[Request], task: asyncio.Task[AppendedBatches]) -> None:
-        found = await task
+    async def _answer(self, world: World, requests: list[Request], append: Awaitable[AppendedBatches]) -> None:
+        found = await append
         world.counts["idempotent append"] += 1
         world.counts["idempotent append of several"] += len(requests) > 1
         for one, answer in zip(requests, found.batches, strict=True):
