@@ -12,7 +12,7 @@ from ..protocol_gateway import ProtocolGateway
 from ..topics.directory import TopicDirectory
 from .access.acls import AclService
 from .access.authorizer import SaslAuthorizer
-from .access.sasl import SaslService
+from .access.sasl import SaslService, no_sasl
 from .access.scram_keys import ScramKeyCache
 from .fetching.service import FetchService
 from .groups.coordinator import GroupCoordinator
@@ -50,7 +50,7 @@ class KafkaGateway(ProtocolGateway):
         reachable = ReachablePeers(self.peers, runtime.clock)
         limits = GroupLimits(initial_delay_s=self.options.initial_rebalance_delay.total_seconds())
         self.groups = GroupCoordinator(lake.coordination, runtime.clock, reachable, is_counted=self.peers.is_counted, limits=limits)
-        handlers = self._handlers(reachable)
+        handlers = {**self._handlers(reachable), ApiKey.SASL_HANDSHAKE: no_sasl, ApiKey.SASL_AUTHENTICATE: no_sasl}
         if (access := self.options.access) is not None and self.principals is not None:
             self.authorizer = SaslAuthorizer(self.principals, runtime.clock, connections=access.connections)
             keys = ScramKeyCache(access.keys)

@@ -116,6 +116,12 @@ class SaslService:
         }
 
 
+async def no_sasl(request: Request, call: KafkaCall) -> Fields:
+    """The answer of a gateway that asks nobody who he is, to a client that would prove it."""
+    call.session.is_ending = True
+    raise KafkaRefusal(ErrorCode.ILLEGAL_SASL_STATE, "this gateway asks for no proof: connect without SASL")
+
+
 def _failed(text: str) -> KafkaRefusal:
     return KafkaRefusal(ErrorCode.SASL_AUTHENTICATION_FAILED, text)
 

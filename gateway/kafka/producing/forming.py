@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from ....log import MessageType, TopicSettings
@@ -18,7 +19,7 @@ from ..records.batches import NO_PRODUCER_ID, BatchHeader, KafkaBatch
 from ..records.columns import messages_of
 from ..records.decoding import decode_gathered
 from ..records.errors import RecordsError
-from ..topics.configs import is_compacted
+from ..topics.configs import is_compacted, times_ms
 from ..wire.errors import ErrorCode, KafkaRefusal, refusal_of
 
 APPEND_BYTES_MAX: Final = 5 * MIB
@@ -59,7 +60,7 @@ class FormedRows:
         return [0, *np.cumsum(self.counts).tolist()][: len(self.counts)]
 
 
-def form(batches: Sequence[ProducedBatch], settings: TopicSettings) -> FormedRows:
+def form(batches: Sequence[ProducedBatch], settings: TopicSettings, now_ms: int) -> FormedRows:
     """The first batches, as many as one append takes."""
     ends = np.cumsum([one.batch.header.record_count for one in batches])
     asked = batches[: max(1, int(np.searchsorted(ends, APPEND_ROWS_MAX, side="right")))]
@@ -67,8 +68,13 @@ def form(batches: Sequence[ProducedBatch], settings: TopicSettings) -> FormedRow
     refused = {number: refusal_of_records(error) for number, error in gathered.refused.items()}
     sound = [number for number in range(gathered.taken) if number not in refused]
     counts = [batches[number].batch.header.record_count for number in sound]
+    earliest, latest = times_ms(settings, now_ms)
+    times = gathered.rows["timestamp"].cast(pa.int64()).to_numpy()
+    told = f"the topic takes records of {earliest} to {latest} ms after 1970"
+    refused |= _refused((times < earliest) | (times > latest), sound, counts, ErrorCode.INVALID_TIMESTAMP, told)
     if settings.message_type is MessageType.FIFO or is_compacted(settings):
-        refused |= _without_keys(gathered.rows["key"], sound, counts)
+        keyless = gathered.rows["key"].is_null().to_numpy(zero_copy_only=False)
+        refused |= _refused(keyless, sound, counts, ErrorCode.INVALID_RECORD, "the topic takes no record without a key")
     messages = messages_of(gathered.rows)
     columns = dict(zip(messages.schema.names, messages.columns, strict=True))
     if settings.message_type is MessageType.NORMAL:  # which takes no message groups
@@ -134,17 +140,18 @@ def behind_lost() -> KafkaRefusal:
     return KafkaRefusal(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, "the producer's batch before this one was not written")
 
 
-def _without_keys(keys: pa.BinaryArray, sound: Sequence[int], counts: Sequence[int]) -> dict[int, KafkaRefusal]:
-    """The refusals of batches with records that have no key, where each is to have one."""
-    if not keys.null_count:
+def _refused(
+    unfit: npt.NDArray[np.bool_], sound: Sequence[int], counts: Sequence[int], code: ErrorCode, reason: str
+) -> dict[int, KafkaRefusal]:
+    """The refusals of the batches that have unfit records."""
+    if not unfit.any():
         return {}
     refused = {}
     starts = np.cumsum(counts) - counts
     for number, start, count in zip(sound, starts.tolist(), counts, strict=True):
-        bad = np.flatnonzero(keys.slice(start, count).is_null().to_numpy(zero_copy_only=False)).tolist()
+        bad = np.flatnonzero(unfit[start : start + count]).tolist()
         if bad:
-            told = f"the topic takes no record without a key, and {len(bad)} of {count} have none"
-            refused[number] = KafkaRefusal(ErrorCode.INVALID_RECORD, told, bad)
+            refused[number] = KafkaRefusal(code, f"{reason}, and {len(bad)} of {count} are not so", bad)
     return refused
 
 

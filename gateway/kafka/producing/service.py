@@ -15,14 +15,14 @@ from ...topics.directory import TopicDirectory
 from ..records.batches import KafkaBatch, batches_of, check_batch
 from ..records.errors import RecordsError
 from ..server.calls import KafkaCall
-from ..server.limits import BATCH_BYTES_MAX
 from ..tail.batch_cache import BatchCache
+from ..topics.configs import batch_bytes_max
 from ..wire.errors import ErrorCode, KafkaRefusal, no_transactions, refusal_of
 from ..wire.fetch import Buffer
 from ..wire.messages import Fields, Request
 from ..wire.names import topic_of
 from ..wire.produce import ProducedPartition, ProducedRecords, ProduceRequest, encode_produce_answer
-from .forming import refusal_of_records
+from .forming import is_numbered, refusal_of_records
 from .topic_gather import PendingBatch, TopicGather
 
 _DRAIN_S: Final = 5.0
@@ -90,7 +90,7 @@ class ProduceService:
     def _pending(self, part: ProducedRecords, topic: Topic, principal: str) -> asyncio.Future[int | None]:
         if not 0 <= part.partition < topic.settings.queues:
             raise KafkaRefusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{part.topic} has no partition {part.partition}")
-        pending = PendingBatch(part.partition, _batch_of(part), principal)
+        pending = PendingBatch(part.partition, _batch_of(part, batch_bytes_max(topic.settings)), principal)
         incarnation = topic.record.incarnation
         gather = self._gathers.get(incarnation)
         if gather is None:
@@ -127,7 +127,7 @@ def _told(part: ProducedRecords, outcome: asyncio.Future[int | None] | KafkaRefu
     return ProducedPartition(topic=part.topic, partition=part.partition, base_offset=-1 if base_offset is None else base_offset)
 
 
-def _batch_of(part: ProducedRecords) -> KafkaBatch:
+def _batch_of(part: ProducedRecords, bytes_max: int) -> KafkaBatch:
     """The one batch. Raises `KafkaRefusal` or `RecordsError`."""
     batches = batches_of(part.records or b"")
     if len(batches) != 1:
@@ -135,10 +135,14 @@ def _batch_of(part: ProducedRecords) -> KafkaBatch:
             ErrorCode.INVALID_RECORD, f"there are {len(batches)} batches for a partition, where Kafka's clients send one"
         )
     batch = batches[0]
-    if batch.header.size_bytes > BATCH_BYTES_MAX:
-        told = f"the batch has {batch.header.size_bytes} bytes, and may have {BATCH_BYTES_MAX}"
+    if batch.header.size_bytes > bytes_max:
+        told = f"the batch has {batch.header.size_bytes} bytes, and may have {bytes_max}"
         raise KafkaRefusal(ErrorCode.MESSAGE_TOO_LARGE, told)
-    if batch.header.is_control or batch.header.is_transactional:
+    if batch.header.is_control:
+        raise KafkaRefusal(ErrorCode.INVALID_RECORD, "control batches are not a client's")
+    if batch.header.is_transactional:
         raise no_transactions()
+    if is_numbered(batch.header) and min(batch.header.producer_id, batch.header.producer_epoch, batch.header.base_sequence) < 0:
+        raise KafkaRefusal(ErrorCode.INVALID_RECORD, "a batch has a producer's id, epoch and sequence, or none of them")
     check_batch(batch)
     return batch

@@ -92,9 +92,10 @@ class TopicGather:
 
     async def _append(self, pending: list[PendingBatch]) -> list[PendingBatch]:
         """Settle the first ones, and return those for which there was no room."""
-        settings, started_s = self._topic.settings, self._runtime.clock.monotonic_s()
+        clock = self._runtime.clock
+        settings, started_s, now_ms = self._topic.settings, clock.monotonic_s(), clock.wall_ms()
         size_bytes = sum(len(one.batch.data) for one in pending)
-        formed = await self._runtime.offload(lambda: form(pending, settings), size_bytes=size_bytes)
+        formed = await self._runtime.offload(lambda: form(pending, settings, now_ms), size_bytes=size_bytes)
         try:
             appended = await self._appended(formed, pending)
         except CallError:

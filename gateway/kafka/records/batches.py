@@ -93,8 +93,7 @@ class KafkaBatch(NamedTuple):
 def batches_of(records: bytes | memoryview) -> list[KafkaBatch]:
     """The batches in the field ``records`` of a request or an answer, as views. Reads headers only: `check_batch` checks more.
 
-    Raises `RecordsError`: CORRUPT_MESSAGE where a batch does not end where it says, UNSUPPORTED_FOR_MESSAGE_FORMAT for the formats
-    before Kafka 0.11, INVALID_RECORD for formats that do not exist.
+    Raises `RecordsError`: INVALID_RECORD where a batch does not end where it says, or has another format.
     """
     view = memoryview(records)
     found: list[KafkaBatch] = []
@@ -115,14 +114,13 @@ def batches_of(records: bytes | memoryview) -> list[KafkaBatch]:
 def _refusal(left: memoryview, number: int) -> RecordsError:
     """Why no batch of our format begins ``left``."""
     if len(left) <= _MAGIC_AT:
-        return RecordsError("CORRUPT_MESSAGE", f"{len(left)} bytes are no batch", number)
+        return RecordsError("INVALID_RECORD", f"{len(left)} bytes are no batch", number)
     magic = left[_MAGIC_AT]
     if magic != MAGIC:
-        code_name = "UNSUPPORTED_FOR_MESSAGE_FORMAT" if magic < MAGIC else "INVALID_RECORD"
-        return RecordsError(code_name, f"its format is {magic}, and only {MAGIC} is taken", number)
+        return RecordsError("INVALID_RECORD", f"its format is {magic}, and only {MAGIC} is taken", number)
     _, length = _LENGTH.unpack_from(left)
     told = f"it says that it has {_LENGTH.size + length} bytes: {HEADER_BYTES} are the least, and {len(left)} are left"
-    return RecordsError("CORRUPT_MESSAGE", told, number)
+    return RecordsError("INVALID_RECORD", told, number)
 
 
 def check_batch(batch: KafkaBatch, number: int = 0) -> None:

@@ -50,6 +50,7 @@ class AdministrationService:
                 pass
             else:
                 raise KafkaRefusal(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {asked.name} exists")
+            await self._metadata.check_collision(asked.name)
             incarnation = None if validate_only else (await self._lake.create_topic(asked.name, settings)).incarnation
             self._metadata.forget_names()
         except (KafkaRefusal, PenstockError) as error:

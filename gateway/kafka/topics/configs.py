@@ -15,6 +15,7 @@ from ..wire.errors import ErrorCode, KafkaRefusal
 _UNBOUNDED: Final = -1
 BOOLEAN, STRING, INT, LONG, DOUBLE, LIST = 1, 2, 3, 5, 6, 7
 """The kinds of values, by Kafka's numbers."""
+_MOST: Final = {INT: 2**31 - 1, LONG: 2**63 - 1}
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +37,9 @@ def settings_of(settings: TopicSettings, stated: Mapping[str, str | None]) -> To
         config = CONFIGS.get(name)
         if config is None:
             raise KafkaRefusal(ErrorCode.INVALID_CONFIG, f"there is no config {name}: {', '.join(CONFIGS)}")
-        if value is None:
-            continue
         try:
+            if value is None:
+                raise ValueError("it has a value")
             settings = config.set(settings, value)
         except ValueError as error:
             raise KafkaRefusal(ErrorCode.INVALID_CONFIG, f"{name} cannot be {value!r}: {error}") from None
@@ -50,6 +51,16 @@ def settings_of(settings: TopicSettings, stated: Mapping[str, str | None]) -> To
 def is_compacted(settings: TopicSettings) -> bool:
     """Whether each record is to have a key, as the latest of a key would be kept."""
     return COMPACT in _policies(settings)
+
+
+def batch_bytes_max(settings: TopicSettings) -> int:
+    """The largest batch as it is sent."""
+    return min(BATCH_BYTES_MAX, int(_BATCH_BYTES.value_of(settings)))
+
+
+def times_ms(settings: TopicSettings, now_ms: int) -> tuple[int, int]:
+    """The earliest and the latest time that a record may claim."""
+    return now_ms - int(_BEFORE_MS.value_of(settings)), now_ms + int(_AFTER_MS.value_of(settings))
 
 
 def listed(value: str) -> list[str]:
@@ -91,23 +102,23 @@ def _whole(value: str) -> int:
         raise ValueError("no whole number") from None
 
 
-def _kept(name: str, default: str, kind: int, *values: str) -> TopicConfig:
-    """A config that is kept and told, and has no effect; ``values`` are all that it takes."""
+def _kept(name: str, default: str, kind: int, *values: str, least: int = 0) -> TopicConfig:
+    """A config that is kept and told; ``values`` are all that it takes, and ``least`` is the smallest number."""
 
     def set_to(settings: TopicSettings, value: str) -> TopicSettings:
-        _check_value(value, kind, values)
+        _check_value(value, kind, values, least)
         others = tuple(pair for pair in settings.configs if pair[0] != name)
         return replace(settings, configs=others if value == default else (*others, (name, value)))
 
     return TopicConfig(name, lambda settings: dict(settings.configs).get(name, default), set_to, kind=kind)
 
 
-def _check_value(value: str, kind: int, values: Sequence[str]) -> None:
-    if kind in (INT, LONG):
-        _whole(value)
-    elif kind == DOUBLE:
-        float(value)
-    elif kind == BOOLEAN and value not in ("true", "false"):
+def _check_value(value: str, kind: int, values: Sequence[str], least: int) -> None:
+    if kind in (INT, LONG) and not least <= _whole(value) <= _MOST[kind]:
+        raise ValueError(f"not from {least} to {_MOST[kind]}")
+    if kind == DOUBLE and not 0 <= float(value) <= 1:
+        raise ValueError("not from 0 to 1")
+    if kind == BOOLEAN and value not in ("true", "false"):
         raise ValueError("neither true nor false")
     given = listed(value) if kind == LIST else [value]
     if values and (not given or not set(given) <= set(values)):
@@ -120,32 +131,38 @@ def _of_broker(name: str, value: str | Callable[[TopicSettings], str], kind: int
 
 COMPACT: Final = "compact"
 CLEANUP_POLICY: Final = _kept("cleanup.policy", "delete", LIST, "delete", COMPACT)
+_BATCH_BYTES: Final = _kept("max.message.bytes", str(BATCH_BYTES_MAX), INT)
+_BEFORE_MS: Final = _kept("message.timestamp.before.max.ms", str(2**63 - 1), LONG)
+# An hour, as in Kafka: a time in the future would hide the records behind it from a search by time.
+_AFTER_MS: Final = _kept("message.timestamp.after.max.ms", "3600000", LONG)
 CONFIGS: Final[Mapping[str, TopicConfig]] = {
     one.name: one
     for one in (
         CLEANUP_POLICY,
-        _kept("compression.gzip.level", "-1", INT),
-        _kept("compression.lz4.level", "9", INT),
+        _kept("compression.gzip.level", "-1", INT, least=-1),
+        _kept("compression.lz4.level", "9", INT, least=1),
         _kept("compression.type", "producer", STRING, "producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"),
-        _kept("compression.zstd.level", "3", INT),
+        _kept("compression.zstd.level", "3", INT, least=-131_072),
         _kept("delete.retention.ms", "86400000", LONG),
         _kept("file.delete.delay.ms", "60000", LONG),
-        _kept("flush.messages", str(2**63 - 1), LONG),
+        _kept("flush.messages", str(2**63 - 1), LONG, least=1),
         _kept("flush.ms", str(2**63 - 1), LONG),
         _kept("follower.replication.throttled.replicas", "", LIST),
         _kept("index.interval.bytes", "4096", INT),
         _kept("leader.replication.throttled.replicas", "", LIST),
-        _kept("local.retention.bytes", "-2", LONG),
-        _kept("local.retention.ms", "-2", LONG),
-        _kept("max.compaction.lag.ms", str(2**63 - 1), LONG),
-        _kept("max.message.bytes", str(BATCH_BYTES_MAX), INT),
-        _kept("message.timestamp.after.max.ms", str(2**63 - 1), LONG),
-        _kept("message.timestamp.before.max.ms", str(2**63 - 1), LONG),
+        _kept("local.retention.bytes", "-2", LONG, least=-2),
+        _kept("local.retention.ms", "-2", LONG, least=-2),
+        _kept("max.compaction.lag.ms", str(2**63 - 1), LONG, least=1),
+        _BATCH_BYTES,
+        _AFTER_MS,
+        _BEFORE_MS,
         _kept("message.timestamp.type", "CreateTime", STRING, "CreateTime", "LogAppendTime"),
         _kept("min.cleanable.dirty.ratio", "0.5", DOUBLE),
         _kept("min.compaction.lag.ms", "0", LONG),
-        _kept("min.insync.replicas", "1", INT),
+        _kept("min.insync.replicas", "1", INT, least=1),
         _kept("preallocate", "false", BOOLEAN),
+        _kept("remote.log.copy.disable", "false", BOOLEAN),
+        _kept("remote.log.delete.on.disable", "false", BOOLEAN),
         _kept("remote.storage.enable", "false", BOOLEAN, "false"),
         TopicConfig(
             "retention.bytes",
@@ -154,10 +171,10 @@ CONFIGS: Final[Mapping[str, TopicConfig]] = {
             LONG,
         ),
         TopicConfig("retention.ms", _retention_ms, _with_retention_ms, LONG),
-        _kept("segment.bytes", "1073741824", INT),
-        _kept("segment.index.bytes", "10485760", INT),
+        _kept("segment.bytes", "1073741824", INT, least=14),
+        _kept("segment.index.bytes", "10485760", INT, least=4),
         _kept("segment.jitter.ms", "0", LONG),
-        _kept("segment.ms", "604800000", LONG),
+        _kept("segment.ms", "604800000", LONG, least=1),
         _kept("unclean.leader.election.enable", "false", BOOLEAN),
     )
 }

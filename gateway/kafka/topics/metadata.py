@@ -9,7 +9,7 @@ from typing import Final
 from uuid import UUID
 
 from ....aio import Lake
-from ....log import PenstockError
+from ....log import PenstockError, TopicNotFound
 from ....log.topic.topics import Topic
 from ...peers.reachable_peers import ReachablePeers
 from ...peers.rendezvous import Peer
@@ -28,6 +28,8 @@ _LOOKED_UP_MAX: Final = 64
 _ASKED_AT_ONCE: Final = 256
 """Other clients' calls go on between so many topics of a request."""
 _NO_ID: Final = UUID(int=0)
+_BROKERS: Final = 1
+"""The kind of endpoints that clients speak with, by Kafka's number."""
 
 
 class MetadataService:
@@ -70,12 +72,14 @@ class MetadataService:
         }
 
     async def describe_cluster(self, request: Request, call: KafkaCall) -> Fields:
+        if call.version >= 1 and request.endpoint_type != _BROKERS:
+            raise KafkaRefusal(ErrorCode.MISMATCHED_ENDPOINT_TYPE, "this is a broker's endpoint: there are no controllers beside")
         peers = await self._peers.live(tls=call.session.is_tls)
         return {
             "throttle_time_ms": 0,
             "error_code": ErrorCode.NONE,
             "error_message": None,
-            "endpoint_type": 1,
+            "endpoint_type": _BROKERS,
             "cluster_id": self._cluster_id,
             "controller_id": self._controller(peers),
             "brokers": [
@@ -132,6 +136,14 @@ class MetadataService:
             return await self._one(name, peers, call, creates=False)
         return await self._one(asked.name, peers, call, creates=creates, listed=listed)
 
+    async def check_collision(self, name: str) -> None:
+        """Raise `KafkaRefusal` for a new name that differs from another in ``.`` for ``_`` alone: names of metrics are the same then."""
+        alike = name.replace(".", "_")
+        known = await self._list_names() if "_" in alike else ()
+        found = next((one for one in known if one != name and one.replace(".", "_") == alike), None)
+        if found is not None:
+            raise KafkaRefusal(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name} and the topic {found} differ in . for _ alone")
+
     def forget_names(self) -> None:
         """List all names anew when they are asked for, as this gateway made or deleted a topic."""
         self._listed = None
@@ -163,17 +175,25 @@ class MetadataService:
         }
 
     async def _open(self, name: str, *, creates: bool) -> Topic:
-        find = self._names.topic if creates else self._names.known_topic
         async with self._opening:
-            topic = await find(name)
+            topic = await self._found(name, creates=creates)
             if not self._is_looked_at(name, topic):
                 with suppress(PenstockError):  # a store that is down hides no topics
                     await topic.tail.catch_up()
                     self._looked_s[name] = self._clock.monotonic_s()
-                topic = await find(name)
+                topic = await self._found(name, creates=creates)
         if self._listed is not None and name not in self._listed[1]:
             self.forget_names()
         return topic
+
+    async def _found(self, name: str, *, creates: bool) -> Topic:
+        try:
+            return await self._names.known_topic(name)
+        except TopicNotFound:
+            if not creates:
+                raise
+        await self.check_collision(name)
+        return await self._names.topic(name)
 
     def _is_looked_at(self, name: str, topic: Topic) -> bool:
         """Whether it is known that the topic was there lately: nothing follows the log of a topic that clients only ask for."""

@@ -95,7 +95,7 @@ async def place_of(topic: Topic, queue: int, timestamp: int) -> _Place:
     if timestamp == MAX_TIMESTAMP:
         return await _first_from(reader, queue, limit - 1, 0) if earliest < limit else _Place()
     if timestamp < 0:
-        raise KafkaRefusal(ErrorCode.INVALID_REQUEST, f"there is no time {timestamp}")
+        raise KafkaRefusal(ErrorCode.UNSUPPORTED_VERSION, f"{timestamp} is no time, and no place that is known here")
     if timestamp > TIME_MAX_MS:
         return _Place()
     at = _EPOCH + timedelta(milliseconds=timestamp)

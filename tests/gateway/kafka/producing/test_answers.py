@@ -11,6 +11,7 @@ import pytest
 from kafka.protocol.producer import ProduceResponse
 
 from penstock.gateway.kafka.gateway import KafkaGateway
+from penstock.gateway.kafka.records.batches import batch_of
 from penstock.gateway.kafka.wire.apis import APIS, ApiKey
 from penstock.gateway.kafka.wire.errors import ErrorCode
 from penstock.log import MessageType, TopicSettings
@@ -90,6 +91,29 @@ async def test_the_records_without_a_key_are_named_where_each_is_to_have_one() -
         assert refused.error_code == ErrorCode.INVALID_RECORD
         assert [one.batch_index for one in refused.record_errors] == [1, 3]
         assert (await told(asking, [Record(), Record()])).base_offset == 0
+
+
+@pytest.mark.parametrize("forged", [{"producer_epoch": -1}, {"base_sequence": -1}, {"producer_id": -5}, {"attributes": 1 << 5}])
+async def test_a_batch_that_is_numbered_by_halves_is_refused_by_itself(forged: dict[str, int]) -> None:
+    async with served() as gateway, client(gateway) as asking:
+        await gateway.lake.create_topic("orders", TopicSettings(message_type=MessageType.MIXED, queues=2))
+        sound = built([Record()])
+        header = sound.header._replace(producer_id=7, producer_epoch=0, base_sequence=0)
+        bad = batch_of(header._replace(**forged), bytes(sound.payload))
+        asking.send(ApiKey.PRODUCE, VERSION, produce_request(VERSION, [("orders", [(0, bytes(sound.data)), (1, bytes(bad.data))])]))
+        _, answer = await asking.answer()
+        parts = ProduceResponse.decode(answer[1:], version=VERSION).responses[0].partition_responses
+        assert [part.error_code for part in parts] == [ErrorCode.NONE, ErrorCode.INVALID_RECORD]
+
+
+async def test_a_record_from_the_future_is_refused_so_that_others_are_found_by_their_time() -> None:
+    async with served() as gateway, client(gateway) as asking:
+        await gateway.lake.create_topic("orders", MIXED)
+        now_ms, hour_ms = gateway.lake.runtime.clock.wall_ms(), 3_600_000
+        assert (await told(asking, [Record(timestamp=now_ms + hour_ms - 60_000)])).base_offset == 0
+        refused = await told(asking, [Record(timestamp=now_ms), Record(timestamp=now_ms + hour_ms + 60_000)])
+        assert refused.error_code == ErrorCode.INVALID_TIMESTAMP
+        assert [one.batch_index for one in refused.record_errors] == [1]
 
 
 async def test_a_producer_in_a_transaction_is_told_that_there_are_none() -> None:
