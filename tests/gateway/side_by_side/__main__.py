@@ -17,7 +17,7 @@ from tests.gateway.sdk import sdk
 
 from .played import PLAYS, play_all
 from .stages import AdminStage, LakeStage, Stage
-from .table import OUTCOMES, PAGE, kept, written
+from .table import ROCKETMQ
 
 
 @contextmanager
@@ -40,7 +40,7 @@ def main() -> None:
     parser.add_argument("--page", action="store_true", help="write the page of the documents anew from outcomes.json")
     given = parser.parse_args()
     if given.page:
-        PAGE.write_text(written())
+        ROCKETMQ.page.write_text(ROCKETMQ.written())
         return
     plays = [play for play in PLAYS if given.only is None or play.name in given.only.split(",")]
     with ExitStack() as stack:
@@ -50,7 +50,7 @@ def main() -> None:
         found = play_all(plays, sdks, stage, f"p{int(time.time()) % 100_000}")
     json.dump(found, sys.stdout, indent=1, ensure_ascii=False)
     if given.keep is not None:
-        OUTCOMES.write_text(kept(given.keep, found))
+        ROCKETMQ.kept_in.write_text(ROCKETMQ.kept(given.keep, found))
 
 
 if __name__ == "__main__":

@@ -23,7 +23,8 @@ from tests.gateway.kafka.access.test_clients import principal, some_seconds_late
 from tests.gateway.kafka.access.test_sasl import asking, connected, proved
 from tests.gateway.kafka.serving import served
 from tests.gateway.kafka.stage import Client
-from tests.gateway.kafka.wire.group_requests import group_request, message_class
+from tests.gateway.kafka.wire.group_requests import group_request
+from tests.gateway.kafka.wire.requests import message_class
 
 YES, NO, ABSENT, BAD = (
     ErrorCode.NONE,

@@ -22,7 +22,8 @@ from penstock.gateway.peers.rendezvous import Peer
 from penstock.gateway.server.options import Endpoint
 from penstock.log import MessageType, PenstockError, TopicSettings
 from penstock.log.stores import MemoryStore
-from tests.gateway.kafka.wire.group_requests import group_request, message_class
+from tests.gateway.kafka.wire.group_requests import group_request
+from tests.gateway.kafka.wire.requests import message_class
 
 QUEUES = 4
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from kafka.protocol import admin, consumer, metadata
+from penstock.gateway.kafka.wire.apis import ApiKey
 
-from penstock.gateway.kafka.wire.apis import APIS, ApiKey
+from .requests import made, message_class
 
-_ROOMS = (admin, consumer, metadata)
 _MEMBER = {"group_id": "billing", "generation_id": 3, "member_id": "app-1", "group_instance_id": None}
 _QUEUES = [{"name": "orders", "partition_indexes": [0, 2]}]
 _COMMIT = {"partition_index": 0, "committed_offset": 5, "committed_leader_epoch": 1, "committed_metadata": "note"}
@@ -53,23 +52,6 @@ GROUP_REQUESTS: Mapping[ApiKey, Mapping[str, Any]] = {
 }
 
 
-def message_class(key: ApiKey, kind: str) -> Any:
-    """kafka-python's class of an API's ``Request`` or ``Response``."""
-    name = f"{APIS[key].name}{kind}"
-    return next(getattr(room, name) for room in _ROOMS if hasattr(room, name))
-
-
 def group_request(key: ApiKey, version: int, fields: Mapping[str, Any] | None = None) -> Any:
     """A request of these fields, as far as its version has them."""
-    return _made(message_class(key, "Request"), version, GROUP_REQUESTS[key] if fields is None else fields)
-
-
-def _made(kind: Any, version: int, fields: Mapping[str, Any]) -> Any:
-    values = {}
-    for name, value in fields.items():
-        field = kind.fields[name]
-        if not field.for_version_q(version):
-            continue
-        is_structs = field.is_struct_array() and isinstance(value, list)
-        values[name] = [_made(field.data_class, version, one) for one in value] if is_structs else value
-    return kind(version=version, **values)
+    return made(message_class(key, "Request"), version, GROUP_REQUESTS[key] if fields is None else fields)
