@@ -127,8 +127,13 @@ class GroupCoordinator:
         taking = self._taking.get((name, creates))
         if taking is None:
             taking = self._taking[name, creates] = asyncio.ensure_future(self._take(name, creates=creates))
-            taking.add_done_callback(lambda _: self._taking.pop((name, creates), None))
+            taking.add_done_callback(lambda done: self._note_taken((name, creates), done))
         return await asyncio.shield(taking)
+
+    def _note_taken(self, key: tuple[str, bool], done: asyncio.Task[CoordinatedGroup | None]) -> None:
+        del self._taking[key]
+        if not done.cancelled():
+            done.exception()  # perhaps nobody waits any more
 
     async def _take(self, name: str, *, creates: bool) -> CoordinatedGroup | None:
         groups = self._coordination.groups

@@ -22,6 +22,7 @@ from penstock.gateway.peers.rendezvous import Peer
 from penstock.gateway.server.options import Endpoint
 from penstock.log import MessageType, PenstockError, TopicSettings
 from penstock.log.stores import MemoryStore
+from penstock.log.stores.protocol import ObjectStore
 from tests.gateway.kafka.wire.group_requests import group_request
 from tests.gateway.kafka.wire.requests import message_class
 
@@ -211,8 +212,9 @@ async def together(*members: Member) -> None:
 
 
 @asynccontextmanager
-async def open_lake() -> AsyncIterator[aio.Lake]:
-    async with aio.Lake(MemoryStore()) as lake:
+async def open_lake(store: ObjectStore | None = None) -> AsyncIterator[aio.Lake]:
+    """By default in memory."""
+    async with aio.Lake(store or MemoryStore()) as lake:
         await lake.create_topic("orders", TopicSettings(queues=QUEUES, message_type=MessageType.MIXED))
         yield lake
 

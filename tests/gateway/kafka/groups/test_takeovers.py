@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -13,8 +14,10 @@ from penstock.gateway.kafka.groups.membership.group import GroupState
 from penstock.gateway.kafka.wire.apis import ApiKey
 from penstock.gateway.kafka.wire.errors import ErrorCode
 from penstock.log import TopicSettings
+from penstock.log.stores import MemoryStore
 from tests.gateway.kafka.groups.stage import Gateway, Member, commit, fetch, open_lake, together
 from tests.gateway.kafka.stage import until
+from tests.lakes import Gate, Refusing
 
 
 @asynccontextmanager
@@ -183,3 +186,26 @@ async def test_many_first_calls_take_a_group_over_once() -> None:
         assert await asyncio.gather(*(member.beat() for member in members)) == [0, 0, 0]
         assert await asyncio.gather(*(member.beat() for member in members)) == [0, 0, 0]
         assert len((await heir.ask(ApiKey.DESCRIBE_GROUPS, groups=["billing"])).groups[0].members) == 3
+
+
+async def test_a_takeover_that_fails_when_nobody_waits_any_more_is_no_error_of_the_loop() -> None:
+    store, told = Refusing(MemoryStore()), list[dict[str, object]]()
+    gate = Gate(store, lambda call: call.verb == "get")
+
+    async def give_up(gateway: Gateway) -> None:
+        gate.closed = True
+        asking = asyncio.ensure_future(fetch(gateway, "billing", "orders", 0))
+        await until(gate.held.is_set)
+        asking.cancel()
+        await asyncio.wait((asking,))
+
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
+    async with open_lake(gate) as lake:
+        gateway = Gateway(lake, "g0")
+        await give_up(gateway)
+        store.refuses = lambda _: True
+        gate.open()
+        await until(lambda: not gateway.coordinator._taking)
+        await gateway.close()
+    gc.collect()
+    assert not told
