@@ -43,6 +43,11 @@ class GatewayEntry(Struct, frozen=True):
         port = self.tls_port if tls else self.port
         return Endpoint(self.host, port) if port else None
 
+    def is_at(self, other: GatewayEntry) -> bool:
+        """Whether both name one port of one host."""
+        shared = (self.port and self.port == other.port) or (self.tls_port and self.tls_port == other.tls_port)
+        return self.host == other.host and bool(shared)
+
     def trusts_as(self, other: GatewayEntry) -> bool:
         """Whether the other one's clients may be sent here: both require signatures, or neither does, as far as known."""
         return None in (self.signed, other.signed) or self.signed == other.signed
@@ -98,6 +103,11 @@ def with_renewal(gateways: Gateways, name: str, own: GatewayEntry, dead: frozens
     """The list with one gateway's renewal, without dead ones; unchanged if the renewal is in it."""
     kept = {one: entry for one, entry in gateways.items() if one == name or one not in dead}
     return kept | {name: own}
+
+
+def without_predecessors(gateways: Gateways, own: GatewayEntry) -> Gateways:
+    """The list without those that were where this gateway has come: a port has one listener, so they are dead."""
+    return {name: entry for name, entry in gateways.items() if not entry.is_at(own)}
 
 
 def without_gateway(gateways: Gateways, name: str) -> Gateways:

@@ -25,6 +25,7 @@ from .entries import (
     encode_gateways,
     with_renewal,
     without_gateway,
+    without_predecessors,
 )
 from .rendezvous import Peer
 
@@ -104,7 +105,10 @@ class PeerRegistry:
                 for told in self.on_gone:
                     told()
             dead = self._sightings.dead(now_s)
-            known = await document.change(lambda found: with_renewal(found, self.name, own, dead))
+            has_come = self._counted_s is None
+            known = await document.change(
+                lambda found: with_renewal(without_predecessors(found, own) if has_come else found, self.name, own, dead)
+            )
         except PenstockError as error:
             log.warning("this gateway could not tell the others that it lives, and tries again: %s", error)
             return

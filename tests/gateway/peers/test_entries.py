@@ -12,6 +12,7 @@ from penstock.gateway.peers.entries import (
     encode_gateways,
     with_renewal,
     without_gateway,
+    without_predecessors,
 )
 from penstock.log import DataDamaged
 
@@ -43,6 +44,18 @@ def test_a_renewal_takes_dead_ones_out_and_never_itself() -> None:
     known = {"a": GatewayEntry("h", 1, 5), "b": GatewayEntry("h", 2, 9)}
     assert with_renewal(known, "b", GatewayEntry("h", 3, 10), frozenset({"a", "b"})) == {"b": GatewayEntry("h", 3, 10)}
     assert without_gateway(known, "a") == {"b": known["b"]}
+
+
+def test_who_comes_to_an_address_ends_those_that_were_there() -> None:
+    known = {
+        "plain": GatewayEntry("h", 1, 5),
+        "both": GatewayEntry("h", 2, tls_port=3),
+        "tls": GatewayEntry("h", 0, tls_port=4),
+        "elsewhere": GatewayEntry("i", 1),
+    }
+    left = {own: without_predecessors(known, own).keys() for own in (GatewayEntry("h", 1), GatewayEntry("h", 9, tls_port=3))}
+    assert list(left.values()) == [{"both", "tls", "elsewhere"}, {"plain", "tls", "elsewhere"}]
+    assert without_predecessors(known, GatewayEntry("h", 0, tls_port=9)) == known, "no port is no address"
 
 
 def test_a_gateway_that_left_or_missed_a_renewal_is_told_of_once() -> None:

@@ -18,8 +18,8 @@ async def test_who_follows_the_list_is_told_of_a_gateway_that_stands_still() -> 
         one, two = (PeerRegistry(GATEWAYS, name, SystemClock()) for name in ("one", "two"))
         told: list[str] = []
         two.on_gone.append(lambda: told.append("gone"))
-        for each in (one, two):
-            await each.join(lake.coordination, GatewayEntry("h", 1))
+        for number, each in enumerate((one, two)):
+            await each.join(lake.coordination, GatewayEntry("h", number + 1))
         await one._renew_once()
         await two._renew_once()
         assert told == []
@@ -30,6 +30,19 @@ async def test_who_follows_the_list_is_told_of_a_gateway_that_stands_still() -> 
         await two._renew_once()
         assert told == ["gone", "gone"]
         await two.leave()
+
+
+async def test_a_gateway_takes_the_place_of_the_one_that_was_at_its_address() -> None:
+    async with aio.connect("memory://") as lake:
+        killed, other, heir = (PeerRegistry(GATEWAYS, name, SystemClock()) for name in ("killed", "other", "heir"))
+        await killed.join(lake.coordination, GatewayEntry("h", 1))
+        await other.join(lake.coordination, GatewayEntry("h", 2))
+        await heir.join(lake.coordination, GatewayEntry("h", 1))
+        await other._renew_once()
+        for one in (heir, other):
+            assert {peer.name for peer in one.live(tls=False)} == {"heir", "other"}
+        for one in (killed, other, heir):
+            await one.leave()
 
 
 def test_signed_and_unsigned_gateways_of_a_lake_warn_and_do_not_send_clients_to_each_other(
