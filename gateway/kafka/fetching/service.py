@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -18,6 +17,7 @@ from ..server.calls import KafkaCall
 from ..tail.batch_cache import BatchCache, CachedBatch, TopicPartition
 from ..tail.epochs import check_epoch
 from ..tail.followers import TopicFollowers
+from ..tail.signal import Signal, wait_any
 from ..wire.errors import ErrorCode, KafkaRefusal, refusal_of
 from ..wire.fetch import Buffer, FetchedPartition, encode_fetch_answer
 from ..wire.messages import Request
@@ -47,7 +47,7 @@ class FetchService:
     def __init__(self, names: TopicDirectory, cache: BatchCache, followers: TopicFollowers, runtime: Runtime) -> None:
         self._names, self._cache, self._followers, self._clock = names, cache, followers, runtime.clock
         self._reader = LogBatchReader(cache, runtime)
-        self._ending = asyncio.Event()
+        self._end = Signal()
 
     async def fetch(self, request: Request, call: KafkaCall) -> Sequence[Buffer]:
         """The answer has at least one batch, if there is any, even where it is larger than the limits."""
@@ -66,16 +66,17 @@ class FetchService:
         bytes_max = min(max(1, request.max_bytes), ANSWER_BYTES_MAX)
         while True:
             topics = {name: await self._topic(name, call) for name in dict.fromkeys(one.topic for one in asked)}
-            # Asked for before anything is looked at: what comes meanwhile sets them.
+            # Asked for before anything is looked at: what comes meanwhile gives them.
             moved = [self._followers.of(topic).moved() for topic in topics.values() if isinstance(topic, Topic)]
+            seen = [(signal, signal.given) for signal in (*moved, self._end)]
             found, is_part = await self._found(asked, topics, bytes_max)
             size_bytes = sum(one.records_bytes for one in found)
             left_s = until_s - self._clock.monotonic_s()
             is_enough = size_bytes >= min(request.min_bytes, bytes_max) or is_part or any(one.code for one in found)
             call.code = next((one.code for one in found if one.code), ErrorCode.NONE)
-            if is_enough or left_s <= 0 or self._ending.is_set() or not asked:
+            if is_enough or left_s <= 0 or self._end.given or not asked:
                 return encode_fetch_answer(call.version, found, throttle_ms=call.throttle_ms)
-            await self._followers.wait([*moved, self._ending], left_s)
+            await wait_any(seen, left_s)
             await call.check_again()
 
     async def _topic(self, name: str, call: KafkaCall) -> Topic | ErrorCode:
@@ -159,4 +160,4 @@ class FetchService:
 
     def end(self) -> None:
         """Answer waiting calls with what there is."""
-        self._ending.set()
+        self._end.give()

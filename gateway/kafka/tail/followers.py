@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable
 from typing import Final
 
 from ....log import PenstockError
 from ....log.runtime.runtime import Clock
 from ....log.topic.topics import Topic
+from .signal import Signal
 
 log = logging.getLogger("penstock.gateway")
 
@@ -24,15 +24,15 @@ class TopicFollower:
     def __init__(self, topic: Topic, clock: Clock) -> None:
         self._topic, self._clock = topic, clock
         self._asked_s = clock.monotonic_s()
-        self._moved = asyncio.Event()
+        self._moved = Signal()
         self._task = asyncio.ensure_future(self._follow())
 
     @property
     def is_over(self) -> bool:
         return self._task.done()
 
-    def moved(self) -> asyncio.Event:
-        """An event that is set by the next entry."""
+    def moved(self) -> Signal:
+        """A signal that each entry gives."""
         self._asked_s = self._clock.monotonic_s()
         return self._moved
 
@@ -48,8 +48,7 @@ class TopicFollower:
             except PenstockError as error:
                 log.warning("the log of topic %s cannot be followed, and is tried again: %s", self._topic.paths.topic, error)
                 await asyncio.sleep(_AGAIN_S)
-            moved, self._moved = self._moved, asyncio.Event()
-            moved.set()
+            self._moved.give()
 
     async def close(self) -> None:
         self._task.cancel()
@@ -69,18 +68,6 @@ class TopicFollowers:
         if known is None or known.is_over:
             known = self._followers[topic] = TopicFollower(topic, self._clock)
         return known
-
-    async def wait(self, events: Iterable[asyncio.Event], timeout_s: float) -> None:
-        """Return when one of the events is set, or after the time."""
-        waiting = [asyncio.ensure_future(event.wait()) for event in events]
-        if not waiting:
-            await asyncio.sleep(timeout_s)
-            return
-        try:
-            await asyncio.wait(waiting, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for one in waiting:
-                one.cancel()
 
     def forget_idle(self) -> None:
         for topic, follower in list(self._followers.items()):
