@@ -153,6 +153,10 @@ campaign: $(INSTALLED) servers ## consumers' run until 200,000 messages are thro
 gateway-chaos: $(INSTALLED) java sdks ## three gateways killed, stopped and cut off beneath RocketMQ's SDKs, until all is through (MESSAGES=1000000, ARGS="--seed 7")
 	$(PY) -m tests.gateway.chaos.play --messages $(or $(MESSAGES),1000000) $(ARGS)
 
+.PHONY: kafka-chaos
+kafka-chaos: $(INSTALLED) servers ## three Kafka gateways and their store killed, stopped and cut off beneath idempotent producers and a group (MESSAGES=1000000, ARGS="--seed 7")
+	$(PY) -m tests.gateway.kafka.chaos.play --messages $(or $(MESSAGES),1000000) $(ARGS)
+
 .PHONY: kafka-suites
 kafka-suites: $(INSTALLED) java ## the suites of librdkafka and franz-go, and Kafka's tools, at the gateway, beside what is expected (ARGS="librdkafka --only 0012")
 	@infra/scripts/setup_kafka_suites.sh

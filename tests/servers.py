@@ -73,15 +73,16 @@ def moto_server() -> Iterator[S3Server]:
 def versitygw_server(folder: Path, *options: str, binary: Path = VERSITYGW) -> Iterator[S3Server]:
     """versitygw over a folder, which must be on a file system with extended attributes, and may hold what an earlier one left."""
     (folder / "data" / BUCKET).mkdir(parents=True, exist_ok=True)
-
-    def command(port: int) -> list[str]:
-        running = S3Server("")
-        access = ("--access", running.access_key_id, "--secret", running.secret_access_key)
-        flags = ("--port", f"127.0.0.1:{port}", "--keep-alive", "--quiet", *options)
-        return [str(binary), *access, *flags, "posix", str(folder / "data")]
-
-    with _started("versitygw", command, folder) as endpoint:
+    with _started("versitygw", lambda port: versitygw_command(folder, port, *options, binary=binary), folder) as endpoint:
         yield S3Server(endpoint)
+
+
+def versitygw_command(folder: Path, port: int, *options: str, binary: Path = VERSITYGW) -> list[str]:
+    """What runs versitygw over a folder that `versitygw_server` made, or that has a folder ``data/penstock``."""
+    running = S3Server("")
+    access = ("--access", running.access_key_id, "--secret", running.secret_access_key)
+    flags = ("--port", f"127.0.0.1:{port}", "--keep-alive", "--quiet", *options)
+    return [str(binary), *access, *flags, "posix", str(folder / "data")]
 
 
 @dataclass(frozen=True)

@@ -25,9 +25,10 @@ from typing import Any, Final
 import penstock
 from penstock import aio
 from tests.gateway.chaos.facts import ASKED, ATTEMPTS, PUSHED, TOPIC, Facts, Load, Run, Stored, failures
-from tests.gateway.chaos.ground import Nemesis, Served
+from tests.gateway.chaos.ground import Served, gateway_troubles
 from tests.gateway.chaos.judge import gaps, judge
 from tests.gateway.chaos.members import Asking, Caller, produce
+from tests.gateway.chaos.nemesis import Nemesis
 from tests.gateway.sdk import Sdk, sdk
 
 _GATEWAYS: Final = 3
@@ -93,7 +94,14 @@ async def run(plan: Plan, folder: Path, seed: int, say: Callable[[str], None]) -
         members = Members(plan, folder, [one.endpoints for one in served], seed, facts, refused)
         stack.push_async_callback(members.close)
         await asyncio.to_thread(members.open)
-        nemesis = Nemesis(served, seed=seed, every_s=plan.every_s, deed_every_s=plan.deed_every_s, stop_s=plan.stop_s)
+        nemesis = Nemesis(
+            gateway_troubles(served),
+            [one.proxy for one in served],
+            seed=seed,
+            every_s=plan.every_s,
+            deed_every_s=plan.deed_every_s,
+            stop_s=plan.stop_s,
+        )
         troubling = asyncio.ensure_future(nemesis.run())
         try:
             await _through(plan, lake, members, nemesis, facts, say)
