@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Final
 
 from ...log.runtime.runtime import Clock
@@ -27,6 +28,19 @@ async def accepts_connections(endpoint: Endpoint) -> bool:
     return False
 
 
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """What was found when a gateway was asked for a connection."""
+
+    at_s: float
+    accepts: bool
+    renewals: int
+
+    def holds(self, now_s: float, renewals: int) -> bool:
+        """A refusal counts until the gateway says that it lives: its successor may listen at its place."""
+        return now_s - self.at_s < KNOWN_S if self.accepts else renewals == self.renewals
+
+
 class ReachablePeers:
     """Leaves out of the live gateways those that refuse connections. That is advice: who is wrongly left out or in does no harm."""
 
@@ -34,7 +48,7 @@ class ReachablePeers:
         self, peers: PeerRegistry, clock: Clock, *, accepts: Callable[[Endpoint], Awaitable[bool]] = accepts_connections
     ) -> None:
         self._peers, self._clock, self._accepts = peers, clock, accepts
-        self._found: dict[Peer, tuple[float, bool]] = {}
+        self._found: dict[Peer, _Look] = {}
 
     @property
     def own_name(self) -> str:
@@ -44,8 +58,11 @@ class ReachablePeers:
         """The reachable gateways for clients with TLS, or without; this one included."""
         listed = self._peers.live(tls=tls)
         now_s = self._clock.monotonic_s()
-        known = {peer: found for peer, found in self._found.items() if now_s - found[0] < KNOWN_S}
-        asked = [peer for peer in listed if peer.name != self.own_name and peer not in known]
+        renewals = {peer: self._peers.renewals(peer.name) for peer in listed if peer.name != self.own_name}
+        known = {peer: look for peer, look in self._found.items() if peer in renewals and look.holds(now_s, renewals[peer])}
+        asked = [peer for peer in renewals if peer not in known]
         answers = await asyncio.gather(*(self._accepts(peer.endpoint) for peer in asked))
-        self._found = known | {peer: (now_s, answer) for peer, answer in zip(asked, answers, strict=True)}
-        return [peer for peer in listed if peer.name == self.own_name or self._found.get(peer, (now_s, True))[1]]
+        found = known | {peer: _Look(now_s, answer, renewals[peer]) for peer, answer in zip(asked, answers, strict=True)}
+        names = {peer.name for peer in listed}
+        self._found = {peer: look for peer, look in self._found.items() if peer.name in names} | found
+        return [peer for peer in listed if peer not in found or found[peer].accepts]

@@ -65,6 +65,10 @@ class PeerRegistry:
         known = own | {name: entry for name, entry in self._others.items() if self.own is None or entry.trusts_as(self.own)}
         return [Peer(name, place) for name, entry in known.items() if (place := entry.endpoint(tls=tls)) is not None]
 
+    def renewals(self, name: str) -> int:
+        """How often another gateway has said that it lives, as far as known."""
+        return self._others[name].beat
+
     def is_counted(self) -> bool:
         """Whether the others count this gateway among the live ones, for some seconds more. It is alone where it has one address with them."""
         if self.advertise is not None:

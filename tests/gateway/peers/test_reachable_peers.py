@@ -26,24 +26,46 @@ class Clock(SystemClock):
 class Listed(PeerRegistry):
     """A registry that lists three gateways."""
 
+    renewed = 0
+
+    def renewals(self, _: str) -> int:
+        return self.renewed
+
     def live(self, *, tls: bool) -> Sequence[Peer]:
         return [OWN, ALIVE, GONE]
 
 
-async def test_who_refuses_connections_is_left_out_until_it_is_asked_again() -> None:
+async def test_who_refuses_connections_is_left_out_until_it_says_that_it_lives() -> None:
     clock, asked, alive = Clock(), [], {"alive"}
 
     async def accepts(endpoint: Endpoint) -> bool:
         asked.append(endpoint.host)
         return endpoint.host in alive
 
-    peers = ReachablePeers(Listed("cell", "own", clock), clock, accepts=accepts)
+    listed = Listed("cell", "own", clock)
+    peers = ReachablePeers(listed, clock, accepts=accepts)
     assert await peers.live(tls=False) == [OWN, ALIVE]
     assert await peers.live(tls=False) == [OWN, ALIVE]
     assert asked == ["alive", "gone"]
-    alive |= {"gone"}
+    alive |= {"gone"}  # perhaps another gateway, at the place of the one that is gone
     clock.now_s += KNOWN_S
+    assert await peers.live(tls=False) == [OWN, ALIVE]
+    listed.renewed += 1
     assert await peers.live(tls=False) == [OWN, ALIVE, GONE]
+
+
+async def test_who_accepts_connections_is_asked_again() -> None:
+    clock, alive = Clock(), {"alive", "gone"}
+
+    async def accepts(endpoint: Endpoint) -> bool:
+        return endpoint.host in alive
+
+    peers = ReachablePeers(Listed("cell", "own", clock), clock, accepts=accepts)
+    assert await peers.live(tls=False) == [OWN, ALIVE, GONE]
+    alive -= {"gone"}
+    assert await peers.live(tls=False) == [OWN, ALIVE, GONE]
+    clock.now_s += KNOWN_S
+    assert await peers.live(tls=False) == [OWN, ALIVE]
 
 
 async def test_a_port_accepts_connections_as_long_as_somebody_listens() -> None:
