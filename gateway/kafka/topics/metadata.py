@@ -30,6 +30,9 @@ _ASKED_AT_ONCE: Final = 256
 _NO_ID: Final = UUID(int=0)
 _BROKERS: Final = 1
 """The kind of endpoints that clients speak with, by Kafka's number."""
+_NOTHING_MORE: Final[Fields] = {}
+_NO_ELIGIBLE: Final[Fields] = {"eligible_leader_replicas": [], "last_known_elr": []}
+"""What the partitions of DescribeTopicPartitions have beside those of Metadata. Java's admin client takes no null."""
 
 
 class MetadataService:
@@ -91,8 +94,8 @@ class MetadataService:
     async def describe_topic_partitions(self, request: Request, call: KafkaCall) -> Fields:
         peers = await self._peers.live(tls=call.session.is_tls)
         names = [one.name for one in request.topics] or await self._all_names(call)
-        topics = await asyncio.gather(*(self._one(name, peers, call, creates=False) for name in sorted(names)))
-        return {"throttle_time_ms": 0, "topics": topics, "next_cursor": None}
+        described = (self._one(name, peers, call, creates=False, more=_NO_ELIGIBLE) for name in sorted(names))
+        return {"throttle_time_ms": 0, "topics": await asyncio.gather(*described), "next_cursor": None}
 
     def _controller(self, peers: Sequence[Peer]) -> int:
         """This gateway, as any answers what a controller is asked."""
@@ -155,9 +158,16 @@ class MetadataService:
         return {id_of(record.incarnation): name for name, record in found.items() if call.rights.has_any(name)}
 
     async def _one(
-        self, name: str, peers: Sequence[Peer], call: KafkaCall, *, creates: bool, listed: Mapping[str, str] | None = None
+        self,
+        name: str,
+        peers: Sequence[Peer],
+        call: KafkaCall,
+        *,
+        creates: bool,
+        listed: Mapping[str, str] | None = None,
+        more: Fields = _NOTHING_MORE,
     ) -> Fields:
-        """``listed``: the names that there are; None: the store is asked."""
+        """``listed``: the names that there are; None: the store is asked. ``more``: what each partition has beside."""
         try:
             call.rights.check_any(topic_of(name))
             if listed is not None and name not in listed:
@@ -171,7 +181,7 @@ class MetadataService:
             "name": name,
             "topic_id": id_of(topic.record.incarnation),
             "is_internal": False,
-            "partitions": [_partition(number, leader, epoch) for number in range(topic.settings.queues)],
+            "partitions": [{**_partition(number, leader, epoch), **more} for number in range(topic.settings.queues)],
         }
 
     async def _open(self, name: str, *, creates: bool) -> Topic:

@@ -11,15 +11,18 @@ import pytest
 from aiokafka.errors import KafkaError
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient, NewPartitions, NewTopic, OffsetSpec
 from kafka.errors import InvalidPartitionsError, TopicAlreadyExistsError
+from kafka.protocol.admin import DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse
 from kafka.structs import TopicPartition
 
 from penstock.gateway.kafka.gateway import KafkaGateway
+from penstock.gateway.kafka.wire.apis import ApiKey
 from penstock.gateway.kafka.wire.errors import ErrorCode
 from penstock.log import MessageType, TopicSettings
 from penstock.log.message.routing_type import Routing
 from penstock.log.stores import MemoryStore
 from penstock.log.stores.counting import CountingStore
 from tests.gateway.kafka.serving import place, producer, served
+from tests.gateway.kafka.stage import Client
 
 
 async def asked(gateway: KafkaGateway, ask: Callable[[KafkaAdminClient], Any]) -> Any:
@@ -169,6 +172,25 @@ async def test_a_change_of_one_config_leaves_what_another_gateway_changed() -> N
         assert (settings.retention, settings.retention_bytes) == (timedelta(hours=1), 1_000_000)
         topic = ConfigResource(ConfigResourceType.TOPIC, "orders")
         assert "1000000" in str(await asked(gateway, lambda client: client.describe_configs([topic])))
+
+
+async def test_partitions_are_described_without_a_list_that_is_null() -> None:
+    """Java's admin client reads each of them, null or not."""
+    async with served() as gateway:
+        await gateway.lake.create_topic("orders", TopicSettings(queues=2))
+        client, topic = Client(*await asyncio.open_connection("127.0.0.1", gateway.port)), "orders"
+        made = DescribeTopicPartitionsRequest.TopicRequest(name=topic)
+        request = DescribeTopicPartitionsRequest(version=0, topics=[made], response_partition_limit=2000, cursor=None)
+        client.send(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, request.encode())
+        _, answer = await client.answer()
+        await client.close()
+        (described,) = DescribeTopicPartitionsResponse.decode(answer[1:], version=0).topics
+        lists = [
+            (one.isr_nodes, one.replica_nodes, one.eligible_leader_replicas, one.last_known_elr, one.offline_replicas)
+            for one in described.partitions
+        ]
+        leader = described.partitions[0].leader_id
+        assert lists == [([leader], [leader], [], [], [])] * 2
 
 
 async def test_a_topic_that_another_gateway_deleted_is_gone_for_who_only_asks_for_it() -> None:
