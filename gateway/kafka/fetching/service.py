@@ -26,7 +26,8 @@ from .log_batch_reader import LogBatchReader
 
 ANSWER_BYTES_MAX: Final = 50 * MIB
 _WAIT_S_MAX: Final = 60.0
-_NO_SESSION: Final = 0
+_FULL: Final = frozenset({-1, 0})
+"""The epochs of a Fetch that names all its partitions. It begins or ends a session, or has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,7 @@ class FetchService:
 
     async def fetch(self, request: Request, call: KafkaCall) -> Sequence[Buffer]:
         """The answer has at least one batch, if there is any, even where it is larger than the limits."""
-        if request.session_id != _NO_SESSION:
+        if request.session_epoch not in _FULL:
             return encode_fetch_answer(call.version, (), code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         asked = list(
             {

@@ -35,6 +35,10 @@ async def client(gateway: KafkaGateway) -> AsyncIterator[Client]:
 
 async def fetched(of: Client, topic: str, **asked: int) -> Any:
     """The answer for partition 0, from its beginning."""
+    return (await answered(of, topic, **asked)).responses[0].partitions[0]
+
+
+async def answered(of: Client, topic: str, *, session_id: int = 0, session_epoch: int = -1, **asked: int) -> Any:
     limits = {"max_wait_ms": LONG_MS, "min_bytes": 1, "max_bytes": 2**31 - 1, **asked}
     partition = FetchRequest.FetchTopic.FetchPartition(
         partition=0,
@@ -47,8 +51,8 @@ async def fetched(of: Client, topic: str, **asked: int) -> Any:
         version=VERSION,
         replica_id=-1,
         isolation_level=0,
-        session_id=0,
-        session_epoch=-1,
+        session_id=session_id,
+        session_epoch=session_epoch,
         topics=[FetchRequest.FetchTopic(topic=topic, partitions=[partition])],
         forgotten_topics_data=[],
         rack_id="",
@@ -56,7 +60,23 @@ async def fetched(of: Client, topic: str, **asked: int) -> Any:
     ).encode()
     of.send(ApiKey.FETCH, VERSION, body)
     _, answer = await of.answer()
-    return FetchResponse.decode(answer, version=VERSION).responses[0].partitions[0]
+    return FetchResponse.decode(answer, version=VERSION)
+
+
+@pytest.mark.parametrize(("session_id", "session_epoch"), [(0, -1), (0, 0), (-1, -1), (7, -1), (7, 0)])
+async def test_a_full_fetch_is_answered_without_a_session_whatever_session_it_ends(session_id: int, session_epoch: int) -> None:
+    async with served() as gateway, client(gateway) as asking:
+        await gateway.lake.create_topic("orders", TopicSettings(queues=1))
+        await (await gateway.lake.producer("orders")).send(Message(b"paid"))
+        answer = await answered(asking, "orders", session_id=session_id, session_epoch=session_epoch)
+        assert (answer.error_code, answer.session_id) == (ErrorCode.NONE, 0)
+        assert answer.responses[0].partitions[0].records
+
+
+async def test_a_fetch_of_what_changed_in_a_session_is_refused() -> None:
+    async with served() as gateway, client(gateway) as asking:
+        answer = await answered(asking, "orders", session_id=7, session_epoch=1)
+        assert (answer.error_code, answer.responses) == (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, [])
 
 
 @pytest.mark.parametrize(
