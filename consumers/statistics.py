@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 
+from ..coordinator.groups.record import GroupProtocol
 from ..coordinator.operators import metrics as lakes
 from ..coordinator.operators.lake_view import LakeOverview
 from ..coordinator.operators.metrics import (
@@ -283,16 +284,13 @@ def lake_samples(seen: LakeOverview) -> Iterator[Sample]:
         yield Sample(TOPIC_QUEUES, labels, len(group.queues))
         yield Sample(GROUP_CONSUMERS, labels, group.consumers)
         yield Sample(GROUP_OWNED_QUEUES, labels, group.owned)
-        yield Sample(GROUP_DEAD_LETTERS, labels, group.dead_letters)
+        is_native = group.protocol is GroupProtocol.PENSTOCK
+        if is_native:
+            yield Sample(GROUP_DEAD_LETTERS, labels, group.dead_letters)
         for one in group.queues:
             found = one.progress
-            for metric, value in (
-                (LAG_MESSAGES, found.lag),
-                (LAG_LATENCY, one.lag_ms),
-                (WAITING_MESSAGES, found.waiting),
-                (BLOCKED_GROUPS, found.blocked),
-                (PARKED_GROUPS, found.parked),
-            ):
+            retries = ((WAITING_MESSAGES, found.waiting), (BLOCKED_GROUPS, found.blocked), (PARKED_GROUPS, found.parked))
+            for metric, value in ((LAG_MESSAGES, found.lag), (LAG_LATENCY, one.lag_ms), *(retries if is_native else ())):
                 if value is not None:
                     yield Sample(metric, (*labels, str(found.queue)), value)
     for topic, waiting in seen.timers.items():

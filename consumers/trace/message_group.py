@@ -10,7 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ...coordinator.coordination import Coordination
-from ...coordinator.groups.record import GroupRecord
+from ...coordinator.groups.record import GroupProtocol, GroupRecord
+from ...coordinator.operators.classic_queues import read_classic
 from ...coordinator.operators.operators import read_cell
 from ...coordinator.queues.cell import QueueCell
 from ...coordinator.registry.spill_objects import SpillObjects
@@ -19,7 +20,7 @@ from ...log.lake import LogLake
 from ...log.message.message import from_ms
 from ...log.topic.topics import Topic
 from ..feed.rows import group_hash
-from .status import DeliveryState, StoredStatus, status_of
+from .status import DeliveryState, StoredStatus, committed_status, status_of
 from .trace import GroupTrace
 
 _AT_ONCE = 8
@@ -68,6 +69,10 @@ async def cells_of(
     records = {group: known.get(group) or await coordination.groups.get(group) for group in groups}
     gate = asyncio.Semaphore(_AT_ONCE)
 
+    async def of_kafka(group: str, record: GroupRecord) -> list[GroupCell]:
+        found = (await read_classic(coordination.cells, group, record)).queues(record, name)
+        return [GroupCell(group=group, record=record, queue=queue, cell=found[queue]) for queue in queues if queue in found]
+
     async def one(group: str, record: GroupRecord, queue: int) -> GroupCell:
         if record.positions[name].life < topic.life:  # made again: the first member that sees it begins there
             record = record.begun(name, (0,) * topic.settings.queues, topic.life)
@@ -77,7 +82,12 @@ async def cells_of(
         return GroupCell(group=group, record=record, queue=queue, cell=cell)
 
     begun = sorted((group, record) for group, record in records.items() if name in record.positions)
-    return list(await asyncio.gather(*(one(group, record, queue) for group, record in begun for queue in queues)))
+    native = [(group, record) for group, record in begun if record.protocol is not GroupProtocol.KAFKA]
+    found = list(await asyncio.gather(*(one(group, record, queue) for group, record in native for queue in queues)))
+    for group, record in begun:
+        if record.protocol is GroupProtocol.KAFKA and record.positions[name].life == topic.life:
+            found += await of_kafka(group, record)
+    return sorted(found, key=lambda one: one.group)
 
 
 def traced(seen: GroupCell, topic: Topic, message_group: str | None, rows: pa.Table) -> MessageGroupTrace:
@@ -90,6 +100,8 @@ def traced(seen: GroupCell, topic: Topic, message_group: str | None, rows: pa.Ta
     passing = set(parse_filter(record.settings.filter_of(name)).apply(rows, schema)["offset"].to_pylist())
 
     def status(offset: int, *, passes: bool) -> StoredStatus:
+        if record.protocol is GroupProtocol.KAFKA:
+            return committed_status(cell, offset)
         return status_of(cell, offset, lane=lane, begun_at=begun_at, passes=passes)
 
     found = {offset: status(offset, passes=offset in passing) for offset in sorted(rows["offset"].to_pylist())}

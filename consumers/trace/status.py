@@ -33,6 +33,8 @@ class DeliveryState(StrEnum):
     """The message is done. The number of its deliveries is not kept."""
     LEFT_OUT = "left out"
     """The group's present filter leaves the message out."""
+    UNCOMMITTED = "uncommitted"
+    """The message lies behind the committed offset of a group of Kafka's clients: read or not, it is read again after a restart."""
     PASSED_OVER = "passed over"
     """The message lies before the group's beginning or last reset on the queue."""
 
@@ -82,6 +84,11 @@ def status_of(cell: QueueCell, offset: int, *, lane: int, begun_at: int, passes:
     if offset not in cell.settled:
         return StoredStatus(fate=DeliveryState.FRESH, attempts=0, failed_attempts=0)
     return StoredStatus(fate=DeliveryState.PASSED_OVER if offset < begun_at else DeliveryState.SETTLED)
+
+
+def committed_status(cell: QueueCell, offset: int) -> StoredStatus:
+    """The same in a group of Kafka's clients, whose cell has a committed offset and nothing of single messages."""
+    return StoredStatus(fate=DeliveryState.SETTLED if offset in cell.settled else DeliveryState.UNCOMMITTED)
 
 
 def _tried(tries: Tries) -> StoredStatus:

@@ -12,7 +12,8 @@ import pyarrow as pa
 
 from ...coordinator.cells.keys import MEMBERS, member_key
 from ...coordinator.coordination import Coordination
-from ...coordinator.groups.record import GroupRecord
+from ...coordinator.groups.record import GroupProtocol, GroupRecord
+from ...coordinator.operators.classic_queues import read_classic
 from ...coordinator.operators.operators import read_cell
 from ...coordinator.registry.broadcast_progress import read_progress
 from ...coordinator.registry.spill_objects import SpillObjects
@@ -40,7 +41,7 @@ from ...log.topic.topics import Topic
 from ..dead_letters.redrive_cell import RedriveStates
 from ..dead_letters.writer import REDRIVE_OFFSET, Origin, is_redriven, origin_of
 from ..feed.rows import group_hash
-from .status import DeliveryState, status_of
+from .status import DeliveryState, committed_status, status_of
 
 T = TypeVar("T")
 
@@ -268,10 +269,12 @@ class _Tracing:
 
     async def _group(
         self, group: str, record: GroupRecord, topic: Topic, message: MessageView, letters: Mapping[_DeadLetterKey, int]
-    ) -> GroupTrace:
+    ) -> GroupTrace | None:
         name, life = message.topic, topic.life
         if record.positions[name].life < life:  # made again: the first member that sees it begins there
             record = record.begun(name, (0,) * topic.settings.queues, life)
+        if record.protocol is GroupProtocol.KAFKA:
+            return await self._kafka_group(group, record, message)
         spilled = SpillObjects(self._lake.store, self._lake.runtime, group, name, message.queue)
         cell = await spilled.whole(await read_cell(self._cells, group, record, name, message.queue))
         schema = topic.tail.state.schema
@@ -294,6 +297,20 @@ class _Tracing:
             due=None if found.due_ms is None else from_ms(found.due_ms),
             behind=found.behind,
             dead_letter=letter,
+        )
+
+    async def _kafka_group(self, group: str, record: GroupRecord, message: MessageView) -> GroupTrace | None:
+        """A group of Kafka's clients has a committed offset, and no more of a message. None: it has none on the queue."""
+        look = await read_classic(self._cells, group, record)
+        cell = look.queues(record, message.topic).get(message.queue)
+        if cell is None:
+            return None
+        return GroupTrace(
+            group=group,
+            fate=committed_status(cell, message.offset).fate,
+            owner=cell.owner,
+            epoch=cell.epoch,
+            committed_offset=cell.settled.floor,
         )
 
     async def _members(self) -> list[tuple[str, str, str]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -46,6 +46,41 @@ class QueueProgress:
     """Messages without a dead letter for ever: retention or the topic's deletion took them first."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KafkaMember:
+    """A member of a group of Kafka's clients, as it joined the last finished generation. It may be dead."""
+
+    member_id: str
+    instance_id: str | None
+    """The name of a static member."""
+    client_id: str
+    host: str
+    principal: str
+    """Empty where nobody proves who it is."""
+    queues: Mapping[str, tuple[int, ...]]
+    """The queues that are assigned to it, by topic, as far as its group's kind of assignment is known."""
+
+    @property
+    def queues_text(self) -> str:
+        """``orders 0, 1; returns 2``."""
+        return "; ".join(f"{topic} {', '.join(map(str, queues))}" for topic, queues in self.queues.items()) or "none"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KafkaGroup:
+    """What is true of a group of Kafka's clients alone."""
+
+    state: str
+    """Kafka's word: Stable with members, Empty without. A rebalance under way is known to the coordinator only."""
+    protocol_type: str
+    """Such as ``consumer`` or ``connect``."""
+    assignor: str
+    generation: int
+    coordinator: str
+    """The gateway that took the group last; empty: none did."""
+    members: tuple[KafkaMember, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class GroupDescription:
     """A consumer group at one moment."""
@@ -60,6 +95,8 @@ class GroupDescription:
     """Messages without a dead letter for ever, those of queues that a remade topic lacks included."""
     protocol: GroupProtocol = GroupProtocol.PENSTOCK
     """KAFKA: the settings do not apply, and queues without a committed offset are left out."""
+    kafka: KafkaGroup | None = None
+    """None for groups of Penstock's own consumers."""
 
     def __repr__(self) -> str:
         return shown(self, f"of group {self.name}", f"queues {len(self.queues)}", f"lag {self.lag}", f"members {len(self.members)}")

@@ -81,6 +81,8 @@ class GroupOverview:
     dead_letters: int
     """The durable dead letters. Never falls."""
     queues: tuple[QueueOverview, ...]
+    protocol: GroupProtocol = GroupProtocol.PENSTOCK
+    """KAFKA: nothing waits, is blocked, parked or a dead letter."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -436,6 +438,7 @@ class LakeView:
             owned=len(owned),
             dead_letters=sum(one.next_sequence - len(one.assigned) - one.lost for one in letters),
             queues=tuple(queues),
+            protocol=GroupProtocol.PENSTOCK if claim.members is None else GroupProtocol.KAFKA,
         )
 
     # --- Timers -----------------------------------------------------------------------------------------------------------------

@@ -36,7 +36,7 @@ from ..queues.cell import QueueCell, removed_queue
 from ..queues.codec import decode_cell
 from ..queues.commands import begin, caught_up
 from ..workers.liveness import WorkerState, WorkerStatus, watch_workers, workers, workers_of
-from .classic_queues import ClassicLook, keys_of
+from .classic_queues import ClassicLook, read_classic
 from .describe import GroupDescription, QueueProgress, oldest_unsettled, queue_progress
 from .parked import ParkedGroup, parked_in
 
@@ -193,8 +193,10 @@ class Operators:
 
         found = [one for some in await asyncio.gather(*map(standings, views)) for one in some]
         lost = sum(cell.dead_letters.lost for view in views for cell in (*view.cells.values(), *view.removed))
-        members = (await self._classic(group, record)).member_ids if record.protocol is GroupProtocol.KAFKA else record.all_members
-        return GroupDescription(group, record.settings, members, tuple(found), lost, record.protocol)
+        if record.protocol is GroupProtocol.KAFKA:
+            look = await self._classic(group, record)
+            return GroupDescription(group, record.settings, look.member_ids, tuple(found), lost, record.protocol, look.described)
+        return GroupDescription(group, record.settings, record.all_members, tuple(found), lost)
 
     async def parked(
         self, group: str, *, topic: str | None = None, queue: int | None = None, message_group: str | None = None
@@ -254,8 +256,7 @@ class Operators:
         return _View(name, topic, dict(enumerate(present)), tuple(gone))
 
     async def _classic(self, group: str, record: GroupRecord) -> ClassicLook:
-        cells = await self._coordination.cells.read_these(keys_of(group, record), under=group_queues(group))
-        return ClassicLook.of(group, record, cells)
+        return await read_classic(self._coordination.cells, group, record)
 
     async def _topic(self, name: str) -> Topic | None:
         try:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from ...coordinator.groups.record import setting_text
+from ...coordinator.groups.record import GroupProtocol, setting_text
 from ...coordinator.groups.retry import RetryPolicy
-from ...coordinator.operators.describe import QueueProgress
+from ...coordinator.operators.describe import KafkaGroup, QueueProgress
 
 if TYPE_CHECKING:
     from ...coordinator import GroupDescription, GroupSettings
@@ -69,7 +69,11 @@ class GroupProgress:
     """A group on its topics, queue by queue."""
 
     group: str
-    settings: GroupConfiguration
+    protocol: str
+    """``kafka`` for a group of Kafka's clients, else ``penstock``."""
+    settings: GroupConfiguration | None
+    """None for a group of Kafka's clients, which has none of them; the same for `kafka`, the other way round."""
+    kafka: KafkaGroup | None
     members: tuple[str, ...]
     """Members that joined, some perhaps dead; the first of very many."""
     members_total: int
@@ -91,7 +95,9 @@ def progress_of(found: GroupDescription, *, queues: int | None = None, members: 
         listed = tuple(sorted(listed, key=lambda one: -one.lag)[:queues])
     return GroupProgress(
         group=found.name,
-        settings=GroupConfiguration.of(found.settings),
+        protocol=found.protocol.value,
+        settings=GroupConfiguration.of(found.settings) if found.protocol is GroupProtocol.PENSTOCK else None,
+        kafka=None if found.kafka is None else replace(found.kafka, members=found.kafka.members[:members]),
         members=found.members[:members],
         members_total=len(found.members),
         topics=tuple(dict.fromkeys(one.topic for one in found.queues)),

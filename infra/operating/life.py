@@ -276,6 +276,7 @@ _FATES: dict[DeliveryState, Callable[[GroupTrace], str]] = {
     DeliveryState.GIVEN_UP: lambda one: "given up, its dead letter is being written",
     DeliveryState.DEAD_LETTER: lambda one: f"dead letter {one.dead_letter:,}",
     DeliveryState.SETTLED: lambda one: "settled",
+    DeliveryState.UNCOMMITTED: lambda one: "behind the committed offset",
     DeliveryState.LEFT_OUT: lambda one: "left out by the group's filter",
     DeliveryState.PASSED_OVER: lambda one: "before where the group began, or was reset to",
 }

@@ -18,15 +18,18 @@ from ....coordinator import (
     RetryPolicy,
     RetrySchedule,
 )
+from ....coordinator.groups.record import GroupProtocol
 from ...json_values import json_value
 from ...terminal import completion, output
 from ...terminal.listing import CommandGroup
 from ...terminal.session import CommandSession, confirm, confirm_options, exit_code_option, group_options, options
 from ...terminal.values import DurationParam, ParamType, PositionParam
+from ..lake.stored_topics import run_async
 from .lag import SETTINGS, describe, lag
 from .parked import parked, release, skip
 
 if TYPE_CHECKING:
+    from ....coordinator.groups.record import GroupRecord
     from ....log import Position as LogPosition
     from ...operating.groups import GroupConfiguration
 
@@ -126,15 +129,26 @@ def create(session: CommandSession, /, group: str, delivery_order: str, **settin
 @exit_code_option
 def list_groups(session: CommandSession) -> bool:
     """List the consumer groups of the lake."""
-    with session.connect(read_only=True) as lake:
-        groups = lake.groups()
+    records = run_async(session, lambda lake: lake.coordination.groups.all(), read_only=True)
     if session.as_json:
-        for name, settings in groups.items():
-            output.emit({"group": name, **json_value(_configuration(settings))})
+        for name, record in records.items():
+            output.emit({"group": name, "protocol": record.protocol.value, **_configured(record)})
     else:
-        rows = [(name, *output.cells(_configuration(settings), SETTINGS)) for name, settings in groups.items()]
-        output.table(("group", *SETTINGS), rows)
-    return bool(groups)
+        is_mixed = any(record.protocol is not GroupProtocol.PENSTOCK for record in records.values())
+        rows = [(name, *([record.protocol.value] if is_mixed else []), *_cells(record)) for name, record in records.items()]
+        output.table(("group", *(["protocol"] if is_mixed else []), *SETTINGS), rows)
+    return bool(records)
+
+
+def _configured(record: GroupRecord) -> dict[str, object]:
+    """The settings for programs: null in groups of Kafka's clients, which have none of them."""
+    found = json_value(_configuration(record.settings))
+    return found if record.protocol is GroupProtocol.PENSTOCK else dict.fromkeys(found)
+
+
+def _cells(record: GroupRecord) -> list[object]:
+    is_native = record.protocol is GroupProtocol.PENSTOCK
+    return output.cells(_configuration(record.settings), SETTINGS) if is_native else ["-"] * len(SETTINGS)
 
 
 @command.command()

@@ -40,6 +40,22 @@ _FACTS: output.Columns = {
     **_PROGRESS,
     "lost letters": lambda found: found.lost_letters or None,
 }
+_KAFKA_FACTS: output.Columns = {
+    "protocol": lambda found: f"kafka, {found.kafka.protocol_type or 'no type yet'}",
+    "state": "kafka.state",
+    "assignor": lambda found: found.kafka.assignor or None,
+    "generation": "kafka.generation",
+    "coordinator": lambda found: found.kafka.coordinator or None,
+    **_PROGRESS,
+}
+_KAFKA_MEMBERS: output.Columns = {
+    "member": "member_id",
+    "client": "client_id",
+    "host": "host",
+    "principal": lambda one: one.principal or "-",
+    "instance": lambda one: one.instance_id or "-",
+    "queues": "queues_text",
+}
 _LAGS: output.Columns = {
     "group": "group",
     "topic": "topic",
@@ -62,6 +78,11 @@ _QUEUES: output.Columns = {
     "interrupted": "interrupted",
     "dead letters": "dead_letters",
 }
+_KAFKA_QUEUES: output.Columns = {
+    "queue": "queue",
+    "owner": lambda one: one.owner or "-",
+    **{name: _QUEUES[name] for name in ("committed", "next", "lag", "lag time")},
+}
 
 
 _watch_options = options(
@@ -82,6 +103,8 @@ def describe(session: CommandSession, group: str, watch: bool, interval: timedel
 
     The lag counts messages that are not settled; of a blocked or parked message group only the first. The lag time is the age of the oldest. Where
     that is 5s or more, the owners are watched until it is known whether they live: a queue keeps a dead owner until another worker takes it.
+
+    A group of Kafka's clients has none of these settings. It shows its state, its members with their queues, and its committed offsets.
     """
     from ...operating.groups import progress_of
 
@@ -93,10 +116,15 @@ def describe(session: CommandSession, group: str, watch: bool, interval: timedel
         if session.as_json:
             output.emit(found)
             return
-        output.facts((group, ""), found, _FACTS)
+        if found.kafka is not None:
+            output.facts((group, ""), found, _KAFKA_FACTS)
+            if found.kafka.members:
+                output.rows(found.kafka.members, _KAFKA_MEMBERS, title="Members")
+        else:
+            output.facts((group, ""), found, _FACTS)
         for part in _queues(found):
             output.draw(part)
-        if found.lag_time >= SUSPICIOUS and any(one.owner for one in found.queues):
+        if found.kafka is None and found.lag_time >= SUSPICIOUS and any(one.owner for one in found.queues):
             output.note(f"\nIs {group} at work? Its owners are watched, for {output.format_value(WATCHED)} at most.")
             for line in verdicts(described, lake.workers(watch=WATCHED, group=group)):
                 output.say(line)
@@ -159,13 +187,14 @@ def _brief(found: GroupProgress) -> list[Table | str]:
     """Short forms of the parts, so that 16 queues fit on a terminal."""
     facts = zip(_PROGRESS, output.cells(found, _PROGRESS), strict=True)
     line = "   ".join(f"{name} {output.format_value(value)}" for name, value in facts)
-    return [f"{found.group}   {found.settings.delivery_order}   {line}", *_queues(found)]
+    kind = found.settings.delivery_order if found.settings is not None else found.kafka.state if found.kafka is not None else ""
+    return [f"{found.group}   {kind}   {line}", *_queues(found)]
 
 
 def _queues(found: GroupProgress) -> list[Table | str]:
     parts: list[Table | str] = []
     for topic in found.topics:
-        parts += [f"\n{topic}", output.record_grid(found.of_topic(topic), _QUEUES)]
+        parts += [f"\n{topic}", output.record_grid(found.of_topic(topic), _QUEUES if found.kafka is None else _KAFKA_QUEUES)]
     return parts or ["\nIt has not begun on any topic."]
 
 

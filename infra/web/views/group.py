@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from ....aio import Lake
 from ....consumers.trace.held_messages import HeldMessage, held_messages
 from ....coordinator import GroupDescription, GroupNotFound, ParkedGroup, QueueProgress
+from ....coordinator.groups.record import GroupProtocol
+from ....coordinator.operators.classic_queues import read_classic
 from ....coordinator.operators.operators import read_cell
 from ...operating.groups import GroupProgress, progress_of
 from ..faults import ErrorReport, PagePart
@@ -83,7 +85,17 @@ async def gather(context: PageContext, request: PageRequest) -> GroupPage:
 async def _readable(context: PageContext, lake: Lake, group: str) -> GroupDescription | None:
     record, looked = await lake.coordination.groups.get(group), await context.source.look()
     queues = tuple(queue.progress for one in looked.group(group) for queue in one.queues)
-    return GroupDescription(group, record.settings, record.all_members, queues, protocol=record.protocol) if queues else None
+    if not queues:
+        return None
+    look = await read_classic(lake.coordination.cells, group, record) if record.protocol is GroupProtocol.KAFKA else None
+    return GroupDescription(
+        group,
+        record.settings,
+        record.all_members if look is None else look.member_ids,
+        queues,
+        protocol=record.protocol,
+        kafka=None if look is None else look.described,
+    )
 
 
 async def held_of(lake: Lake, group: str, queues: Sequence[QueueProgress]) -> HeldMessageList:

@@ -7,13 +7,21 @@ from datetime import timedelta
 import pytest
 
 from penstock import aio
+from penstock.consumers.statistics import lake_samples
+from penstock.consumers.trace.status import DeliveryState
 from penstock.coordinator import GroupInUse
 from penstock.coordinator.groups.codec import encode_group
 from penstock.coordinator.groups.record import GroupMixed, GroupProtocol
-from penstock.coordinator.operators.lake_view import LakeView
+from penstock.coordinator.operators.describe import KafkaGroup
+from penstock.coordinator.operators.lake_view import LakeOverview, LakeView
+from penstock.log import MessageView
 from penstock.log.stores import MemoryStore
 from tests.coordinator.classic.stage import GROUP, TOPIC, begin, commit, join, with_messages
 from tests.coordinator.classic.test_members import assignment, member
+
+
+async def stored_messages(lake: aio.Lake) -> list[MessageView]:
+    return [one async for one in (await lake.reader(TOPIC)).messages()]
 
 
 async def test_its_lag_is_what_is_behind_the_committed_offsets() -> None:
@@ -27,6 +35,43 @@ async def test_its_lag_is_what_is_behind_the_committed_offsets() -> None:
         (queue,) = found.queues
         assert (queue.queue, queue.owner, queue.committed_offset, queue.next_offset) == (0, "a", 2, 5)
         assert GROUP in await lake.groups()
+
+
+async def test_it_is_described_by_what_is_true_of_it() -> None:
+    async with aio.Lake(MemoryStore()) as lake:
+        await with_messages(lake, 10)
+        record = await begin(lake)
+        assert (await lake.describe_group(GROUP)).kafka == KafkaGroup(
+            state="Empty", protocol_type="", assignor="", generation=0, coordinator="", members=()
+        )
+        await join(lake, record, member("a", assignment(orders=[2, 0], returns=[1])), member("b"))
+        found = (await lake.describe_group(GROUP)).kafka
+        assert found is not None
+        assert (found.state, found.protocol_type, found.generation) == ("Stable", "consumer", 3)
+        first, second = found.members
+        assert (first.member_id, first.client_id, first.host, first.principal) == ("a", "app", "10.0.0.1", "shop")
+        assert (first.queues, second.queues) == ({"orders": (0, 2), "returns": (1,)}, {})
+        assert (first.queues_text, second.queues_text) == ("orders 0, 2; returns 1", "none")
+
+
+async def test_a_message_stands_before_or_behind_the_committed_offset() -> None:
+    async with aio.Lake(MemoryStore()) as lake:
+        await with_messages(lake, 6)
+        record = await begin(lake)
+        await commit(lake, record, {0: 2})
+        await join(lake, record, member("a", assignment(orders=[0])))
+        ids = {(one.queue, one.offset): one.message_id for one in await stored_messages(lake)}
+        fates = {}
+        for place, message_id in ids.items():
+            (stored,) = (await lake.trace(message_id)).places
+            fates[place] = [(one.fate, one.owner, one.committed_offset) for one in stored.groups]
+        settled, uncommitted = (DeliveryState.SETTLED, "a", 2), (DeliveryState.UNCOMMITTED, "a", 2)
+        assert [fates[0, offset] for offset in range(3)] == [[settled], [settled], [uncommitted]]
+        assert fates[1, 0] == [], "nobody knows where consumers of a queue without a position begin"
+        await lake.delete_topic(TOPIC)
+        await with_messages(lake, 2)
+        (stored,) = (await lake.trace((await stored_messages(lake))[0].message_id)).places
+        assert stored.groups == (), "positions of the former topic are none"
 
 
 async def test_a_look_at_the_lake_sees_it() -> None:
@@ -43,6 +88,14 @@ async def test_a_look_at_the_lake_sees_it() -> None:
         (seen,) = (await view.look()).groups
         assert (seen.group, seen.topic, seen.consumers, seen.owned) == (GROUP, TOPIC, 1, 2)
         assert [one.progress.lag for one in seen.queues] == [3, 0]
+        names = {one.metric.name for one in lake_samples(LakeOverview(groups=(seen,), ended_s=0, took_s=0))}
+        assert names == {
+            "penstock_topic_queues",
+            "penstock_group_consumers",
+            "penstock_group_owned_queues",
+            "rocketmq_consumer_lag_messages",
+            "rocketmq_consumer_lag_latency",
+        }, "nothing that such a group has not"
 
 
 async def test_a_reset_counts_as_soon_as_it_is_ordered() -> None:

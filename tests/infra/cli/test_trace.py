@@ -85,6 +85,7 @@ def test_every_fate_has_its_words(capsys: pytest.CaptureFixture[str], fate: Deli
         DeliveryState.DEAD_LETTER: "dead letter 9",
         DeliveryState.SETTLED: "settled",
         DeliveryState.LEFT_OUT: "left out by the group's filter",
+        DeliveryState.UNCOMMITTED: "behind the committed offset",
         DeliveryState.PASSED_OVER: "before where the group began, or was reset to",
     }
     assert words == expected[fate]
