@@ -22,6 +22,7 @@ from ..records.batches import KafkaBatch
 from ..records.columns import records_of
 from ..records.encoding import encode
 from ..tail.batch_cache import BatchCache, CachedBatch, TopicPartition
+from ..topics.configs import has_log_append_time
 
 READ_AHEAD_BYTES: Final = 8 * MIB
 """Rows are read until they have so many bytes, as a request to the store costs as much as some megabytes."""
@@ -58,14 +59,21 @@ class LogBatchReader:
     async def _read(self, topic: Topic, offsets: Mapping[int, int]) -> dict[int, int | PenstockError]:
         reader, epoch, size_bytes = Reader(topic), topic.tail.state.generation, 0
         wanted = self._wanted(topic, offsets)
-        columns = [*_COLUMNS, VALUE] if topic.settings.schema is not None else list(_COLUMNS)
+        log_append_time = has_log_append_time(topic.settings)
+        columns = list(_COLUMNS)
+        if topic.settings.schema is not None:
+            columns.append(VALUE)
+        if log_append_time:
+            columns.append("store_timestamp")
         firsts: dict[int, int] = {}
         is_whole = False
         source = reader.ranges(wanted, columns=columns)
         try:
             async for rows in source:
                 queue = rows["queue"][0].as_py()
-                batches = await self._runtime.offload(partial(_encoded, rows, epoch), size_bytes=rows.nbytes)
+                batches = await self._runtime.offload(
+                    partial(_encoded, rows, epoch, log_append_time=log_append_time), size_bytes=rows.nbytes
+                )
                 self._keep(TopicPartition(topic.record.incarnation, queue), batches)
                 firsts.setdefault(queue, batches[0].header.base_offset)
                 size_bytes += rows.nbytes
@@ -107,14 +115,19 @@ class LogBatchReader:
             self._behind.popitem(last=False)
 
 
-def _encoded(rows: pa.RecordBatch, epoch: int) -> list[KafkaBatch]:
+def _encoded(rows: pa.RecordBatch, epoch: int, *, log_append_time: bool) -> list[KafkaBatch]:
     """Batches with dense offsets: a repair may have left a gap, and another batch begins behind it."""
-    offsets, records = rows["offset"].to_numpy(), records_of(rows)
+    offsets, records = rows["offset"].to_numpy(), records_of(rows, log_append_time=log_append_time)
     starts = [0, *(np.flatnonzero(np.diff(offsets) != 1) + 1).tolist()]
     return [
         batch
         for start, end in zip(starts, [*starts[1:], len(offsets)], strict=True)
-        for batch in encode(records.slice(start, end - start), base_offset=int(offsets[start]), leader_epoch=epoch)
+        for batch in encode(
+            records.slice(start, end - start),
+            base_offset=int(offsets[start]),
+            leader_epoch=epoch,
+            log_append_time=log_append_time,
+        )
     ]
 
 

@@ -19,7 +19,7 @@ from ..records.batches import NO_PRODUCER_ID, BatchHeader, KafkaBatch
 from ..records.columns import messages_of
 from ..records.decoding import decode_gathered
 from ..records.errors import RecordsError
-from ..topics.configs import is_compacted, times_ms
+from ..topics.configs import has_log_append_time, is_compacted, times_ms
 from ..wire.errors import ErrorCode, KafkaRefusal, refusal_of
 
 APPEND_BYTES_MAX: Final = 5 * MIB
@@ -68,10 +68,11 @@ def form(batches: Sequence[ProducedBatch], settings: TopicSettings, now_ms: int)
     refused = {number: refusal_of_records(error) for number, error in gathered.refused.items()}
     sound = [number for number in range(gathered.taken) if number not in refused]
     counts = [batches[number].batch.header.record_count for number in sound]
-    earliest, latest = times_ms(settings, now_ms)
-    times = gathered.rows["timestamp"].cast(pa.int64()).to_numpy()
-    told = f"the topic takes records of {earliest} to {latest} ms after 1970"
-    refused |= _refused((times < earliest) | (times > latest), sound, counts, ErrorCode.INVALID_TIMESTAMP, told)
+    if not has_log_append_time(settings):
+        earliest, latest = times_ms(settings, now_ms)
+        times = gathered.rows["timestamp"].cast(pa.int64()).to_numpy()
+        told = f"the topic takes records of {earliest} to {latest} ms after 1970"
+        refused |= _refused((times < earliest) | (times > latest), sound, counts, ErrorCode.INVALID_TIMESTAMP, told)
     if settings.message_type is MessageType.FIFO or is_compacted(settings):
         keyless = gathered.rows["key"].is_null().to_numpy(zero_copy_only=False)
         refused |= _refused(keyless, sound, counts, ErrorCode.INVALID_RECORD, "the topic takes no record without a key")

@@ -55,9 +55,9 @@ class ProduceService:
         async with call.session.producing:
             topics = {name: await self._topic(name, call) for name in dict.fromkeys(part.topic for part in request.parts)}
             added = [self._added(part, topics[part.topic], call.principal) for part in request.parts]
-        if pending := [outcome for outcome in added if not isinstance(outcome, KafkaRefusal)]:
+        if pending := [one.base_offset for one in added if isinstance(one, PendingBatch)]:
             await asyncio.wait(pending, timeout=request.timeout_ms / 1000 if request.timeout_ms > 0 else None)
-        parts = [_told(part, outcome) for part, outcome in zip(request.parts, added, strict=True)]
+        parts = [_told(part, one) for part, one in zip(request.parts, added, strict=True)]
         call.code = next((part.code for part in parts if part.code), ErrorCode.NONE)
         if request.acks != 0:
             return [encode_produce_answer(call.version, parts, throttle_ms=call.throttle_ms)]
@@ -75,9 +75,7 @@ class ProduceService:
             return KafkaRefusal(ErrorCode.INVALID_RECORD, f"{name} has a schema: its rows are not sent by Kafka's protocol")
         return topic
 
-    def _added(
-        self, part: ProducedRecords, topic: Topic | KafkaRefusal, principal: str
-    ) -> asyncio.Future[int | None] | KafkaRefusal:
+    def _added(self, part: ProducedRecords, topic: Topic | KafkaRefusal, principal: str) -> PendingBatch | KafkaRefusal:
         if isinstance(topic, KafkaRefusal):
             return topic
         try:
@@ -87,7 +85,7 @@ class ProduceService:
         except KafkaRefusal as refusal:
             return refusal
 
-    def _pending(self, part: ProducedRecords, topic: Topic, principal: str) -> asyncio.Future[int | None]:
+    def _pending(self, part: ProducedRecords, topic: Topic, principal: str) -> PendingBatch:
         if not 0 <= part.partition < topic.settings.queues:
             raise KafkaRefusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{part.topic} has no partition {part.partition}")
         pending = PendingBatch(part.partition, _batch_of(part, batch_bytes_max(topic.settings)), principal)
@@ -96,7 +94,7 @@ class ProduceService:
         if gather is None:
             gather = self._gathers[incarnation] = TopicGather(topic, self._lake, self._cache, self._metrics)
         gather.add(pending)
-        return pending.base_offset
+        return pending
 
     def forget_idle(self) -> None:
         for incarnation, gather in list(self._gathers.items()):
@@ -111,20 +109,25 @@ class ProduceService:
             gather.close()
 
 
-def _told(part: ProducedRecords, outcome: asyncio.Future[int | None] | KafkaRefusal) -> ProducedPartition:
+def _told(part: ProducedRecords, added: PendingBatch | KafkaRefusal) -> ProducedPartition:
     try:
-        if isinstance(outcome, KafkaRefusal):
-            raise outcome
-        if not outcome.done():
+        if isinstance(added, KafkaRefusal):
+            raise added
+        if not added.base_offset.done():
             raise KafkaRefusal(ErrorCode.REQUEST_TIMED_OUT, "the time that the request allows is over, and the append is under way")
-        base_offset = outcome.result()
+        base_offset = added.base_offset.result()
     except (KafkaRefusal, PenstockError) as error:
         refusal = refusal_of(error)
         bad = [(record, refusal.message) for record in refusal.records]
         return ProducedPartition(
             topic=part.topic, partition=part.partition, code=refusal.code, record_errors=bad, message=refusal.message
         )
-    return ProducedPartition(topic=part.topic, partition=part.partition, base_offset=-1 if base_offset is None else base_offset)
+    return ProducedPartition(
+        topic=part.topic,
+        partition=part.partition,
+        base_offset=-1 if base_offset is None else base_offset,
+        log_append_ms=-1 if added.log_append_ms is None else added.log_append_ms,
+    )
 
 
 def _batch_of(part: ProducedRecords, bytes_max: int) -> KafkaBatch:

@@ -16,6 +16,7 @@ from ....log.produce.metrics import sends_counted
 from ....log.topic.topics import Topic
 from ..records.batches import KafkaBatch, stamped
 from ..tail.batch_cache import BatchCache, CachedBatch, TopicPartition
+from ..topics.configs import has_log_append_time
 from ..wire.errors import ErrorCode, KafkaRefusal, refusal_of
 from .forming import FormedRows, behind_lost, form, is_behind, is_numbered, numbered, place_of, without_unfit
 
@@ -34,6 +35,8 @@ class PendingBatch:
     """The principal that sent it; empty where nobody proves who it is."""
     base_offset: asyncio.Future[int | None] = field(default_factory=_new_future)
     """The offset of its first record. None: it is written, and the log was trimmed past it."""
+    log_append_ms: int | None = None
+    """When it was stored, where clients are shown that."""
 
     def fail(self, error: Exception) -> None:
         self.base_offset.set_exception(error)
@@ -143,9 +146,11 @@ class TopicGather:
         if answer.base_offset is None and answer.status is BatchStatus.DUPLICATE:
             one.fail(KafkaRefusal(ErrorCode.DUPLICATE_SEQUENCE_NUMBER, "the batch is long in the log"))
             return
-        if answer.base_offset is not None:
+        is_appended_time = has_log_append_time(self._topic.settings)
+        one.log_append_ms = answer.store_time_ms if is_appended_time else None
+        if answer.base_offset is not None and is_appended_time == (one.log_append_ms is not None):
             epoch, incarnation = self._topic.tail.state.generation, self._topic.record.incarnation
-            data = bytes(stamped(one.batch, answer.base_offset, epoch).data)
+            data = bytes(stamped(one.batch, answer.base_offset, epoch, one.log_append_ms).data)
             limit_offset = answer.base_offset + one.batch.header.record_count
             self._cache.add(TopicPartition(incarnation, one.queue), CachedBatch(answer.base_offset, limit_offset, data))
         one.base_offset.set_result(answer.base_offset)

@@ -137,8 +137,11 @@ def check_batch(batch: KafkaBatch, number: int = 0) -> None:
         raise RecordsError("INVALID_RECORD", told, number)
 
 
-def stamped(batch: KafkaBatch, base_offset: int, leader_epoch: int) -> KafkaBatch:
-    """The batch at its place in the log. Neither value is in the CRC."""
+def stamped(batch: KafkaBatch, base_offset: int, leader_epoch: int, log_append_ms: int | None = None) -> KafkaBatch:
+    """The batch at its place in the log. Neither value is in the CRC; the time of appending, which takes the place of the records', is."""
+    if log_append_ms is not None:
+        attributes = batch.header.attributes | LOG_APPEND_TIME
+        batch = batch_of(batch.header._replace(attributes=attributes, max_timestamp=log_append_ms), bytes(batch.payload))
     header = batch.header._replace(base_offset=base_offset, leader_epoch=leader_epoch)
     stamp = _STAMP.pack(base_offset, header.length, leader_epoch)
     return KafkaBatch(header, b"".join((stamp, batch.data[_STAMP.size :])))

@@ -53,6 +53,11 @@ def is_compacted(settings: TopicSettings) -> bool:
     return COMPACT in _policies(settings)
 
 
+def has_log_append_time(settings: TopicSettings) -> bool:
+    """Whether clients are shown when a record was stored, and not the time that its sender gave."""
+    return _TIMESTAMP_TYPE.value_of(settings) == _LOG_APPEND_TIME
+
+
 def batch_bytes_max(settings: TopicSettings) -> int:
     """The largest batch as it is sent."""
     return min(BATCH_BYTES_MAX, int(_BATCH_BYTES.value_of(settings)))
@@ -135,6 +140,8 @@ _BATCH_BYTES: Final = _kept("max.message.bytes", str(BATCH_BYTES_MAX), INT)
 _BEFORE_MS: Final = _kept("message.timestamp.before.max.ms", str(2**63 - 1), LONG)
 # An hour, as in Kafka: a time in the future would hide the records behind it from a search by time.
 _AFTER_MS: Final = _kept("message.timestamp.after.max.ms", "3600000", LONG)
+_LOG_APPEND_TIME: Final = "LogAppendTime"
+_TIMESTAMP_TYPE: Final = _kept("message.timestamp.type", "CreateTime", STRING, "CreateTime", _LOG_APPEND_TIME)
 CONFIGS: Final[Mapping[str, TopicConfig]] = {
     one.name: one
     for one in (
@@ -156,7 +163,7 @@ CONFIGS: Final[Mapping[str, TopicConfig]] = {
         _BATCH_BYTES,
         _AFTER_MS,
         _BEFORE_MS,
-        _kept("message.timestamp.type", "CreateTime", STRING, "CreateTime", "LogAppendTime"),
+        _TIMESTAMP_TYPE,
         _kept("min.cleanable.dirty.ratio", "0.5", DOUBLE),
         _kept("min.compaction.lag.ms", "0", LONG),
         _kept("min.insync.replicas", "1", INT, least=1),

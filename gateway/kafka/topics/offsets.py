@@ -18,6 +18,7 @@ from ..tail.epochs import check_epoch
 from ..wire.errors import ErrorCode, KafkaRefusal, refusal_of
 from ..wire.messages import Fields, Request
 from ..wire.names import topic_of
+from .configs import has_log_append_time
 
 LATEST: Final = -1
 EARLIEST: Final = -2
@@ -26,7 +27,6 @@ EARLIEST_LOCAL: Final = -4
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _OF_TABLE: Final = frozenset({EARLIEST, EARLIEST_LOCAL, MAX_TIMESTAMP})
 """What is asked of the newest table, which is read once for all partitions."""
-_COLUMNS: Final = ["offset", "born_timestamp"]
 
 
 class _Place(NamedTuple):
@@ -83,17 +83,18 @@ class OffsetsService:
 
 async def place_of(topic: Topic, queue: int, timestamp: int) -> _Place:
     """The offset of an end as far as is known, or of the first message born at a time or later, with that time; -1 where there is none.
+    Stored instead of born, in a topic whose clients are shown that.
 
     `MAX_TIMESTAMP` is the place of the last message, which has the latest time unless senders stated others.
     """
-    reader = topic.beside(Reader)
+    reader, column = topic.beside(Reader), "store_timestamp" if has_log_append_time(topic.settings) else "born_timestamp"
     earliest, limit = reader.known_offsets_of(queue)
     if timestamp == LATEST:
         return _Place(limit)
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         return _Place(earliest)
     if timestamp == MAX_TIMESTAMP:
-        return await _first_from(reader, queue, limit - 1, 0) if earliest < limit else _Place()
+        return await _first_from(reader, column, queue, limit - 1, 0) if earliest < limit else _Place()
     if timestamp < 0:
         raise KafkaRefusal(ErrorCode.UNSUPPORTED_VERSION, f"{timestamp} is no time, and no place that is known here")
     if timestamp > TIME_MAX_MS:
@@ -101,18 +102,18 @@ async def place_of(topic: Topic, queue: int, timestamp: int) -> _Place:
     at = _EPOCH + timedelta(milliseconds=timestamp)
     # What is before was stored, and so born, before that time.
     start = (await reader.resolve(at, queues=[queue]))[queue]
-    return await _first_from(reader, queue, start, timestamp)
+    return await _first_from(reader, column, queue, start, timestamp)
 
 
-async def _first_from(reader: Reader, queue: int, start: int, timestamp_ms: int) -> _Place:
-    source = reader.read(queue=queue, start=start, columns=_COLUMNS)
+async def _first_from(reader: Reader, column: str, queue: int, start: int, timestamp_ms: int) -> _Place:
+    source = reader.read(queue=queue, start=start, columns=["offset", column])
     try:
         async for rows in source:
-            born_ms = rows["born_timestamp"].cast("int64").to_numpy() // 1000
-            late = (born_ms >= timestamp_ms).nonzero()[0]
+            times_ms = rows[column].cast("int64").to_numpy() // 1000
+            late = (times_ms >= timestamp_ms).nonzero()[0]
             if len(late):
                 at = int(late[0])
-                return _Place(rows["offset"][at].as_py(), int(born_ms[at]))
+                return _Place(rows["offset"][at].as_py(), int(times_ms[at]))
     finally:
         await source.aclose()
     return _Place()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -22,6 +23,7 @@ from tests.gateway.kafka.serving import consumer, producer, served, taken
 from tests.gateway.kafka.stage import Client
 from tests.gateway.kafka.wire.test_records_by_hand import produce_request
 
+LOG_APPEND_TIME, BORN_MS = 1, 1_700_000_000_000
 MIXED = TopicSettings(message_type=MessageType.MIXED, queues=4)
 
 
@@ -126,6 +128,28 @@ async def test_offsets_are_found_by_time_and_by_the_ends() -> None:
                     found = (await consuming.offsets_for_times({place: asked_ms}))[place]
                     assert (found.offset, found.timestamp) == (number, at_ms)
             assert (await consuming.offsets_for_times({place: times_ms[-1] + 1}))[place] is None
+
+
+async def test_clients_are_shown_when_a_record_was_stored_where_the_topic_says_so() -> None:
+    """The producer hears it, the batch as it came has it, and rows that are read from the log have the same."""
+    store, place = MemoryStore(), TopicPartition("orders", 0)
+    settings = replace(MIXED, configs=(("message.timestamp.type", "LogAppendTime"),))
+    async with served(store) as gateway, producer(gateway) as sending:
+        await gateway.lake.create_topic("orders", settings)
+        sent = [await sending.send_and_wait("orders", b"%d" % at, partition=0, timestamp_ms=at) for at in (5, 6)]
+        times_ms = [one.timestamp for one in sent]
+        assert all(one.timestamp_type == LOG_APPEND_TIME and one.timestamp > BORN_MS for one in sent)
+        async with consumer(gateway, topic="orders") as consuming:
+            came = await taken(consuming, 2)
+            found = await consuming.offsets_for_times({place: times_ms[0]})
+            assert (found[place].offset, found[place].timestamp) == (0, times_ms[0])
+            assert await consuming.offsets_for_times({place: times_ms[1] + 1}) == {place: None}
+        assert [(one.timestamp, one.timestamp_type) for one in came] == [(at, LOG_APPEND_TIME) for at in times_ms]
+    async with served(store) as other, consumer(other, topic="orders") as consuming:
+        came = await taken(consuming, 2)
+        assert [(one.value, one.timestamp, one.timestamp_type) for one in came] == [
+            (b"%d" % at, stored_ms, LOG_APPEND_TIME) for at, stored_ms in zip((5, 6), times_ms, strict=True)
+        ]
 
 
 async def test_an_offset_behind_the_end_is_out_of_range() -> None:
