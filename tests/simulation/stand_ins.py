@@ -81,6 +81,11 @@ _TESTS: Mapping[str, Mapping[str, str]] = {
     "tests/coordinator/timers/test_waiting_count.py": {
         "test_what_waits_in_runs_is_counted_by_what_was_sent_and_let_go": "timers:order",
     },
+    "tests/gateway/kafka/groups/test_takeovers.py": {
+        "test_a_former_coordinator_writes_nothing": "classic:epoch",
+        "test_who_asks_for_positions_is_told_what_was_accepted_before": "classic:settled",
+        "test_a_commit_is_void_once_the_next_generation_has_begun": "classic:accepted",
+    },
     "tests/gateway/rocketmq/consumers/test_ack_service.py": {
         "test_a_delivery_that_is_over_is_renewed_no_longer": "gateways:repeated-ack",
         "test_what_was_acknowledged_ahead_is_not_renewed_when_the_earlier_one_was_settled_elsewhere": "gateways:ahead",

@@ -26,14 +26,13 @@ from .membership.group import Answer, Group, GroupLimits, GroupState, GroupStep,
 from .membership.joining import Join, join
 from .membership.rebalancing import expired, next_due_s, postponed
 from .membership.stored_group import stored_group, taken_over
+from .stops import Stops
 from .topic_positions import CoordinationLost, TopicPositions
 
 T = TypeVar("T")
 
 GRACE_S: Final = 10.0
-"""The time that members have, beside their sessions, to find a new coordinator."""
-LATE_S: Final = 1.0
-"""A gateway whose timers run later than this was stopped, and did not hear its members meanwhile."""
+"""The time that members have, beside their sessions, to find a new coordinator, or to be heard by one that was stopped."""
 _SLEEP_S_MAX: Final = 3_600.0
 _ANOTHER: Final = "another gateway"
 
@@ -42,7 +41,7 @@ class CoordinatedGroup:
     """A group that this gateway coordinates. All methods raise `KafkaRefusal`; after `is_lost` all say `NOT_COORDINATOR`."""
 
     def __init__(
-        self, name: str, record: GroupRecord, *, cells: Cells, clock: Clock, coordinator: str, limits: GroupLimits
+        self, name: str, record: GroupRecord, *, cells: Cells, clock: Clock, stops: Stops, coordinator: str, limits: GroupLimits
     ) -> None:
         self.name = name
         self.record = record
@@ -54,6 +53,8 @@ class CoordinatedGroup:
         """When somebody last asked for it."""
         self._cells = cells
         self._clock = clock
+        self._stops = stops
+        self._stops_known = stops.count()
         self._coordinator = coordinator
         self._limits = limits
         self._cell = Document(cells, clock, classic_key(name), MEMBERS_CELL, absent=ClassicGroup())
@@ -129,8 +130,11 @@ class CoordinatedGroup:
                     await self._apply(self._in_time)
 
     def _in_time(self, group: Group, now_s: float) -> GroupStep:
-        late_s = now_s - next_due_s(group)
-        return GroupStep(postponed(group, late_s)) if late_s > LATE_S else expired(group, now_s, self._limits)
+        stops = self._stops.count()
+        if stops == self._stops_known:
+            return expired(group, now_s, self._limits)
+        self._stops_known = stops
+        return GroupStep(postponed(group, now_s - next_due_s(group) + GRACE_S))
 
     # --- Members ----------------------------------------------------------------------------------------------------------------
 

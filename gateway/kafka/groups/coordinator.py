@@ -16,6 +16,7 @@ from ...peers.rendezvous import Peer, by_rendezvous
 from ..wire.errors import ErrorCode, KafkaRefusal
 from .coordinated_group import CoordinatedGroup
 from .membership.group import GroupLimits, GroupState
+from .stops import Stops
 
 log = logging.getLogger("penstock.gateway")
 
@@ -65,16 +66,17 @@ class GroupCoordinator:
         self._is_counted = is_counted
         self._taking: dict[tuple[str, bool], asyncio.Task[CoordinatedGroup | None]] = {}
         self._held: dict[str, _Held] = {}
-        self._turning: asyncio.Task[None] | None = None
+        self._stops = Stops(clock)
+        self._running: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
-        self._turning = asyncio.ensure_future(self._turn())
+        self._running = [asyncio.ensure_future(self._turn()), asyncio.ensure_future(self._stops.watch())]
 
     async def close(self) -> None:
         """Forget all groups. Calls that wait are answered."""
-        if self._turning is not None:
-            self._turning.cancel()
-            await asyncio.gather(self._turning, return_exceptions=True)
+        for one in self._running:
+            one.cancel()
+        await asyncio.gather(*self._running, return_exceptions=True)
         for group in self.groups.values():
             group.forget()
         self.groups.clear()
@@ -146,6 +148,7 @@ class GroupCoordinator:
             record,
             cells=self._coordination.cells,
             clock=self._clock,
+            stops=self._stops,
             coordinator=self._peers.own_name,
             limits=self.limits,
         )

@@ -11,6 +11,7 @@ from tests.simulation.sweeping import Campaign, Played
 SCENARIOS: Mapping[str, Callable[..., Played]] = {
     "groups": ClassicGroups,
     "deaths": partial(ClassicGroups, deaths=True),
+    "stops": partial(ClassicGroups, stops=True),
     "resets": partial(ClassicGroups, rate=0.01, resets=True),
     "overtaken": partial(ClassicGroups, rate=0.05, overtaken=True),
     "calm": lambda seed, rate=0.0: ClassicGroups(seed, rate=0.0),
@@ -18,6 +19,6 @@ SCENARIOS: Mapping[str, Callable[..., Played]] = {
 CAMPAIGN = Campaign(
     world="classic",
     scenarios=SCENARIOS,
-    swept=("groups", "deaths", "resets", "overtaken"),
+    swept=("groups", "deaths", "stops", "resets", "overtaken"),
     must_happen=("killed", "left", "pause", "reset", "unanswered", "OFFSET_COMMIT: NONE", "HEARTBEAT: REBALANCE_IN_PROGRESS"),
 )

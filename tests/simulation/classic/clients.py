@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.gateway.kafka.wire.apis import ApiKey
@@ -38,6 +40,8 @@ class KafkaMember:
         self.queues: tuple[int, ...] = ()
         self.positions: dict[int, int] = {}
         self.is_stable = False
+        self._beside: asyncio.Future[None] | None = None
+        """A commit that nobody waits for."""
 
     async def live(self, until_s: float, *, leaves: bool) -> None:
         """Until then; it leaves, or is just gone."""
@@ -83,12 +87,15 @@ class KafkaMember:
             raise Unreachable
         self.coordinator = answer.host
 
-    async def _ask(self, key: ApiKey, timeout_s: float = _CALL_S, **fields: object) -> Any:
-        """The answer of a coordinator, asked again while there is none."""
+    async def _ask(
+        self, key: ApiKey, timeout_s: float = _CALL_S, on_doubt: Callable[[], None] = lambda: None, **fields: object
+    ) -> Any:
+        """The answer of a coordinator, asked again while there is none, which ``on_doubt`` is told."""
         while True:
             try:
                 answer = await self._once(key, timeout_s, **fields)
             except Unreachable:
+                on_doubt()
                 await self.world.pass_s(self.rng.uniform(0.1, 1.0))
                 continue
             code = _code(answer)
@@ -172,6 +179,8 @@ class KafkaMember:
             await self.world.pass_s(self.rng.uniform(0.2, 1.5))
             if self.positions and self.rng.random() < 0.7:
                 await self._commit(self.rng.choice(sorted(self.positions)))
+            if self.positions and (self._beside is None or self._beside.done()) and self.rng.random() < 0.3:
+                self._beside = asyncio.ensure_future(self._commit_beside(self.rng.choice(sorted(self.positions))))
             if self.world.now_s >= beat_s:
                 beat_s = self.world.now_s + 3.0
                 answer = await self._ask(
@@ -184,19 +193,37 @@ class KafkaMember:
                 self._checked(answer.error_code)
 
     async def _commit(self, queue: int) -> None:
+        if self._beside is not None:
+            await self._beside
         offset = self.positions[queue] + self.rng.randrange(1, 5)
-        partitions = [{"partition_index": queue, "committed_offset": offset, "committed_metadata": self.name}]
-        answer = await self._ask(
-            ApiKey.OFFSET_COMMIT,
-            group_id=GROUP,
-            generation_id_or_member_epoch=self.generation,
-            member_id=self.id,
-            group_instance_id=self.instance,
-            topics=[{"name": TOPIC, "partitions": partitions}],
-        )
-        self._checked(answer.topics[0].partitions[0].error_code)
+        doubted = partial(self.world.judge.doubted, self.generation, queue, offset)
+        answer = await self._ask(ApiKey.OFFSET_COMMIT, on_doubt=doubted, **self._position(queue, offset))
+        self._checked(_code(answer))
         self.positions[queue] = offset
-        self.world.judge.committed(queue, offset, self.world.now_s)
+        self.world.judge.committed(self.generation, queue, offset, self.world.now_s)
+
+    async def _commit_beside(self, queue: int) -> None:
+        """Commit beside all else, though the member joins anew meanwhile. It is not tried again."""
+        generation, offset = self.generation, self.positions[queue] + self.rng.randrange(1, 5)
+        self.positions[queue] = offset
+        try:
+            answer = await self._once(ApiKey.OFFSET_COMMIT, **self._position(queue, offset))
+        except Unreachable:
+            self.world.judge.doubted(generation, queue, offset)
+            return
+        if _code(answer) == ErrorCode.NONE:
+            self.world.counts["committed beside"] += 1
+            self.world.judge.committed(generation, queue, offset, self.world.now_s)
+
+    def _position(self, queue: int, offset: int) -> dict[str, object]:
+        partitions = [{"partition_index": queue, "committed_offset": offset, "committed_metadata": self.name}]
+        return {
+            "group_id": GROUP,
+            "generation_id_or_member_epoch": self.generation,
+            "member_id": self.id,
+            "group_instance_id": self.instance,
+            "topics": [{"name": TOPIC, "partitions": partitions}],
+        }
 
 
 def _code(answer: Any) -> int:

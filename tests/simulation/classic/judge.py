@@ -22,6 +22,10 @@ class GroupJudge:
         """The least position at which each partition was begun since the last reset."""
         self._void_until_s = 0.0
         self._acked: dict[int, int] = {}
+        self._acks: dict[int, list[tuple[int, int]]] = {}
+        """By partition, the generation and position of each."""
+        self._doubted: dict[int, list[tuple[int, int]]] = {}
+        """The same of commits without an answer: they may come to be after later ones, until the next generation begins there."""
         self._nonces: dict[int, int] = {}
         self._owners: dict[tuple[int, int], str] = {}
 
@@ -33,15 +37,31 @@ class GroupJudge:
             if (owner := self._owners.setdefault((generation, queue), member)) != member:
                 self.wrong.append(f"C2 in generation {generation} partition {queue} is both {owner}'s and {member}'s")
 
-    def committed(self, queue: int, offset: int, now_s: float) -> None:
+    def committed(self, generation: int, queue: int, offset: int, now_s: float) -> None:
         """A commit was acknowledged."""
-        if now_s >= self._void_until_s:
-            self._acked[queue] = max(offset, self._acked.get(queue, -1))
+        if now_s < self._void_until_s:
+            return
+        self._acked[queue] = max(offset, self._acked.get(queue, -1))
+        acks = self._acks.setdefault(queue, [])
+        for other, its in acks:
+            if (other < generation and its > offset) or (other > generation and its < offset):
+                self.wrong.append(
+                    f"C1 partition {queue} was committed at {offset} in generation {generation}, and at {its} in generation {other}"
+                )
+        acks.append((generation, offset))
+
+    def doubted(self, generation: int, queue: int, offset: int) -> None:
+        """A commit has no answer."""
+        self._doubted.setdefault(queue, []).append((generation, offset))
+
+    def _may_be(self, queue: int, offset: int) -> bool:
+        return offset >= self._acked.get(queue, -1) or any(its == offset for _, its in self._doubted.get(queue, ()))
 
     def reset(self, now_s: float) -> None:
         """A reset is ordered: what is committed until it is carried out counts no longer."""
         self._void_until_s = now_s + CARRIED_OUT_S
         self._acked.clear()
+        self._acks.clear()
         self.begun_at.clear()
 
     def required(self, queues: Iterable[int]) -> Mapping[int, int]:
@@ -51,13 +71,14 @@ class GroupJudge:
     def fetched(self, member: str, generation: int, required: Mapping[int, int], found: Mapping[int, int]) -> None:
         self.begun_at |= {queue: min(offset, self.begun_at.get(queue, offset)) for queue, offset in found.items()}
         for queue, offset in found.items():
-            if offset < min(required[queue], self._acked.get(queue, -1)):
+            if offset < required[queue] and not self._may_be(queue, offset):
                 self.wrong.append(
                     f"C1 {member} begins partition {queue} in generation {generation} at {offset}; committed was {required[queue]}"
                 )
+            self._doubted[queue] = [one for one in self._doubted.get(queue, ()) if one[0] >= generation]
 
     def left(self, found: Mapping[int, int]) -> None:
         """What the cell has in the end."""
         for queue, offset in self._acked.items():
-            if found.get(queue, -1) < offset:
+            if not self._may_be(queue, found.get(queue, -1)):
                 self.wrong.append(f"C1 partition {queue} ends at {found.get(queue)}, and {offset} was committed")

@@ -8,13 +8,14 @@ from typing import Any
 from msgspec.structs import replace
 
 from penstock.coordinator.cells.cells import CellChanged
-from penstock.coordinator.classic.positions import CommittedPosition
+from penstock.coordinator.classic.positions import CommittedPosition, CommittedPositions, caught_up, committed
 from penstock.gateway.kafka.groups import coordinated_group
 from penstock.gateway.kafka.groups.coordinated_group import CoordinatedGroup
 from penstock.gateway.kafka.groups.membership.group import Group
+from penstock.gateway.kafka.groups.stops import Stops
 from penstock.gateway.kafka.groups.topic_positions import TopicPositions
 from tests.simulation.mutant import Mutant
-from tests.simulation.patches import attribute
+from tests.simulation.patches import always, attribute
 
 
 def _over_others(_: Any) -> Callable[..., Any]:
@@ -50,6 +51,28 @@ def _before_it_is_durable(_: Any) -> Callable[..., Any]:
     return commit
 
 
+def _though_it_went_on(_: Any) -> Callable[..., Any]:
+    async def commit(self: CoordinatedGroup, positions: TopicPositions, queues: Mapping[int, CommittedPosition], _: Any) -> None:
+        await self._guarded(positions.commit(queues))
+
+    return commit
+
+
+def _by_any(_: Any) -> Callable[..., Any]:
+    def changed(self: TopicPositions, found: CommittedPositions, taken: Mapping[int, CommittedPosition]) -> CommittedPositions:
+        return replace(committed(caught_up(found, self._position), taken), epoch=self._epoch)
+
+    return changed
+
+
+async def _at_once(_: TopicPositions) -> None:
+    """Waits for nothing."""
+
+
+async def _no_orders(_: CoordinatedGroup) -> list[str]:
+    return []
+
+
 MUTANTS: dict[str, Mutant] = {
     "compared": Mutant(
         guard="a generation ends only at the coordinator that took the group last",
@@ -80,5 +103,40 @@ MUTANTS: dict[str, Mutant] = {
         scenario="groups",
         seeds=(0,),
         calm=False,
+    ),
+    "epoch": Mutant(
+        guard="a former coordinator writes no positions",
+        rule="C1",
+        patch=attribute(TopicPositions, "_changed", _by_any),
+        scenario="groups",
+        unmet=True,
+    ),
+    "settled": Mutant(
+        guard="who asks for positions is told the commits that were accepted before",
+        rule="C1",
+        patch=attribute(TopicPositions, "settled", lambda _: _at_once),
+        scenario="groups",
+        unmet=True,
+    ),
+    "accepted": Mutant(
+        guard="a commit is void once the next generation has begun, though it was accepted before",
+        rule="C1",
+        patch=attribute(CoordinatedGroup, "commit", _though_it_went_on),
+        scenario="groups",
+        unmet=True,
+    ),
+    "heeded": Mutant(
+        guard="who takes a group over looks for orders first",
+        rule="C5",
+        patch=attribute(CoordinatedGroup, "_unheeded", lambda _: _no_orders),
+        scenario="resets",
+        seeds=(12,),
+    ),
+    "stops": Mutant(
+        guard="a coordinator that was stopped blames nobody for the silence",
+        rule="C3",
+        patch=attribute(Stops, "count", lambda _: always(0)),
+        scenario="stops",
+        seeds=(19, 23, 26),
     ),
 }

@@ -27,10 +27,21 @@ RESET_S = 15.0
 
 
 class ClassicGroups:
-    """One run. ``rate`` 0: nothing fails. ``deaths``: nothing fails but gateways, and all members stay. ``resets``: an operator resets the group."""
+    """One run. ``rate`` 0: nothing fails. ``deaths``: nothing fails but gateways, and all members stay; ``stops``: and those only stop
+    for a while, one after the other.
+
+    ``resets``: an operator resets the group.
+    """
 
     def __init__(
-        self, seed: int | str, *, rate: float = 0.02, deaths: bool = False, resets: bool = False, overtaken: bool = False
+        self,
+        seed: int | str,
+        *,
+        rate: float = 0.02,
+        deaths: bool = False,
+        stops: bool = False,
+        resets: bool = False,
+        overtaken: bool = False,
     ) -> None:
         self.scene = Scene(seed, queues=QUEUES)
         self.kernel = self.scene.kernel
@@ -38,9 +49,10 @@ class ClassicGroups:
         self.rng = self.kernel.rng("world")
         self.queues = QUEUES
         self.calm = not rate
-        self.deaths = deaths
+        self.deaths = deaths or stops
+        self.stops = stops
         self.resets = resets
-        plan_rate = 0.0 if deaths else rate
+        plan_rate = 0.0 if self.deaths else rate
         self.plan = RandomFaults.swarm(self.kernel.rng, rate=plan_rate, without=(Fault.SUSPEND_BEFORE, Fault.SUSPEND_AFTER))
         if overtaken:
             self.plan = RandomFaults({Fault.OVERTAKEN: plan_rate}, self.kernel.rng)
@@ -104,7 +116,7 @@ class ClassicGroups:
             await self.pass_s(1)
 
     def _is_whole(self) -> bool:
-        stable = [one for one in self.members.values() if one.is_stable]
+        stable = [one for one in self.members.values() if one.is_stable and one.coordinator]
         shared = sorted(queue for one in stable for queue in one.queues)
         return len(stable) == len(self.members) and len({one.generation for one in stable}) == 1 and shared == [*range(QUEUES)]
 
@@ -135,7 +147,11 @@ class ClassicGroups:
             if life is None or life.process.crashed or not life.is_open:
                 continue
             chance = self.rng.random()
-            if chance < 0.4:
+            if self.stops:
+                if any(one.life is not None and one.life.process.awake_s > self.now_s for one in self.gateways.values()):
+                    continue  # who looks for its coordinator at another one that is stopped is out for longer than its session
+                life.process.pause(self.rng.uniform(0.5, 50.0))
+            elif chance < 0.4:
                 life.process.crash()
             elif chance < 0.7 and not self.deaths:
                 life.process.pause(self.rng.uniform(0.5, 50.0))

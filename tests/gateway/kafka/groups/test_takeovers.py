@@ -144,25 +144,62 @@ async def test_a_group_that_an_operator_deletes_is_gone() -> None:
         assert await fetch(one, "billing", "orders", 0) == {0: -1}
 
 
+class Writes:
+    """Hears of each write of a cell by a gateway. Those of one cell wait."""
+
+    def __init__(self, gateway: Gateway, held: str = "") -> None:
+        self.keys: list[str] = []
+        self.released = asyncio.Event()
+        self._held = held
+        self._put = gateway.lake.coordination.table.put
+        gateway.lake.coordination.cells._table.put = self._heard  # type: ignore[method-assign, assignment]
+
+    async def _heard(self, key: str, data: bytes, **rest: object) -> object:
+        self.keys.append(key)
+        if key == self._held:
+            await self.released.wait()
+        return await self._put(key, data, **rest)  # type: ignore[arg-type]
+
+
+POSITIONS = positions_key("billing", "orders")
+
+
+async def test_who_asks_for_positions_is_told_what_was_accepted_before() -> None:
+    async with two_gateways() as (one, _):
+        await commit(one, "billing", "orders", {0: 5})
+        writes = Writes(one, POSITIONS)
+        committing = asyncio.ensure_future(commit(one, "billing", "orders", {0: 6}))
+        await until(lambda: POSITIONS in writes.keys)
+        fetching = asyncio.ensure_future(fetch(one, "billing", "orders", 0))
+        assert await fetch(one, "billing", "never-made", 0) == {0: -1}
+        assert not fetching.done()
+        writes.released.set()
+        assert await fetching == {0: 6}
+        assert await committing == {0: 0}
+
+
+async def test_a_commit_is_void_once_the_next_generation_has_begun() -> None:
+    async with two_gateways() as (one, _):
+        a, b = Member(one), Member(one)
+        await a.enter()
+        writes = Writes(one, POSITIONS)
+        committing = asyncio.ensure_future(a.commit("orders", {0: 5}))
+        await until(lambda: POSITIONS in writes.keys)
+        await together(a, b)
+        writes.released.set()
+        assert await committing == {0: ErrorCode.ILLEGAL_GENERATION}
+        assert await fetch(one, "billing", "orders", 0) == {0: -1}
+
+
 async def test_commits_that_come_during_a_write_share_the_next() -> None:
     async with two_gateways() as (one, _):
         await commit(one, "billing", "orders", {0: 0})
-        cells = one.lake.coordination.cells
-        before = await cells.read(key := positions_key("billing", "orders"))
-        assert before is not None
-        written: list[str] = []
-        put = one.lake.coordination.table.put
-
-        async def counted(key: str, data: bytes, **rest: object) -> object:
-            written.append(key)
-            return await put(key, data, **rest)  # type: ignore[arg-type]
-
-        cells._table.put = counted  # type: ignore[method-assign, assignment]
+        writes = Writes(one)
         codes = await asyncio.gather(*(commit(one, "billing", "orders", {n % 4: n}) for n in range(100)))
         assert all(not code for one_of in codes for code in one_of.values())
         assert await fetch(one, "billing", "orders", 0, 1, 2, 3) == {0: 96, 1: 97, 2: 98, 3: 99}
-        assert 1 <= written.count(key) <= 4
-        assert classic_key("billing") not in written
+        assert 1 <= writes.keys.count(POSITIONS) <= 4
+        assert classic_key("billing") not in writes.keys
 
 
 async def test_what_no_cell_holds_is_refused_and_the_rest_stays() -> None:
