@@ -215,7 +215,7 @@ class KafkaMember:
             self.world.counts["committed beside"] += 1
             self.world.judge.committed(generation, queue, offset, self.world.now_s)
 
-    def _position(self, queue: int, offset: int) -> dict[str, object]:
+    def _position(self, queue: int, offset: int) -> dict[str, Any]:
         partitions = [{"partition_index": queue, "committed_offset": offset, "committed_metadata": self.name}]
         return {
             "group_id": GROUP,

@@ -60,6 +60,10 @@ class Family:
     has_static_members: bool = True
     without_transactions: str = "transactional ?id ?authorization ?failed|use the requested transactional id"
     """What a transactional producer is told, as a pattern."""
+    has_seeks: bool = True
+    """Whether a member of a group goes on from another place."""
+    keeps_its_place: bool = True
+    """Whether a member goes on as it is when its coordinator is another gateway. Others join again by themselves."""
     is_short: bool = False
     """Whether it plays in `make test`."""
 
@@ -110,6 +114,8 @@ def _go(name: str, *, is_idempotent: bool = True, tells_empty: bool = True, is_s
         has_static_members=is_idempotent,
         has_transactions=is_idempotent,
         tells_empty=tells_empty,
+        has_seeks=is_short,
+        keeps_its_place=is_short,
         is_short=is_short,
     )
 
@@ -137,6 +143,7 @@ FAMILIES = {
             has_null_headers=False,
             has_static_members=False,
             without_transactions="failed to find group coordinator",  # whatever the code
+            keeps_its_place=False,
         ),
     )
 }

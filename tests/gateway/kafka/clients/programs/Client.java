@@ -111,6 +111,10 @@ public final class Client {
                 return join(command);
             case "poll":
                 return poll(members.get(text(command, "name", "")), command);
+            case "seek":
+                Consumer<byte[], byte[]> member = members.get(text(command, "name", ""));
+                member.seek(partition(command), offset(member, partition(command), command.get("at")));
+                return null;
             case "commit":
                 members.get(text(command, "name", "")).commitSync();
                 return null;

@@ -152,9 +152,16 @@ const ops = {
     members.set(command.name, await join(command, command.group, command.topics));
   },
   poll: command => poll(members.get(command.name), command),
+  async seek(command) {
+    const { topic, partition = 0 } = command;
+    const offset = await closing(kafka(command).admin(), admin => offsetAt(admin, command));
+    const member = members.get(command.name);
+    member.came = member.came.filter(one => one.partition !== partition);
+    member.consumer.seek({ topic, partition, offset: String(offset) });
+  },
   async commit(command) {
     const { consumer, polled } = members.get(command.name);
-    await consumer.commitOffsets(polled.map(({ topic, partition, offset }) => ({ topic, partition, offset: String(offset + 1) })));
+    await consumer.commitOffsets(polled.splice(0).map(({ topic, partition, offset }) => ({ topic, partition, offset: String(offset + 1) })));
   },
   async close(command) {
     const { consumer } = members.get(command.name);

@@ -136,6 +136,10 @@ class Client:
     async def op_poll(self, command):
         return await self.poll(self.members[command["name"]], command)
 
+    async def op_seek(self, command):
+        consumer = self.members[command["name"]]
+        consumer.seek(self.place(command), await self.offset_at(consumer, command))
+
     async def op_commit(self, command):
         await self.members[command["name"]].commit()
 

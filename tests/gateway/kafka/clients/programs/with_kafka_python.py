@@ -129,6 +129,10 @@ class Client:
     def op_poll(self, command):
         return self.poll(self.members[command["name"]], command)
 
+    def op_seek(self, command):
+        consumer = self.members[command["name"]]
+        consumer.seek(self.place(command), self.offset_at(consumer, command))
+
     def op_commit(self, command):
         self.members[command["name"]].commit()
 

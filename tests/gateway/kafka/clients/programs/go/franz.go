@@ -212,8 +212,8 @@ func (m *franzMember) poll(ctx context.Context, count int) ([]record, error) {
 	for len(came) < count {
 		fetches := m.opened.PollRecords(ctx, count-len(came))
 		for _, one := range fetches.Errors() {
-			var session *kgo.ErrGroupSession // it says so, and goes on by itself
-			if !isOver(one.Err) && !errors.As(one.Err, &session) {
+			var session *kgo.ErrGroupSession // it says so, and goes on by itself, as after errors of the network
+			if !isOver(one.Err) && !isNetworks(one.Err) && !errors.As(one.Err, &session) {
 				return nil, one.Err
 			}
 		}
@@ -230,6 +230,11 @@ func (m *franzMember) poll(ctx context.Context, count int) ([]record, error) {
 		}
 	}
 	return came, nil
+}
+
+func (m *franzMember) seek(_ context.Context, c command, offset int64) error {
+	m.opened.SetOffsets(map[string]map[int32]kgo.EpochOffset{c.Topic: {c.Partition: {Epoch: -1, Offset: offset}}})
+	return nil
 }
 
 func (m *franzMember) commit(ctx context.Context) error {

@@ -189,7 +189,13 @@ func (m *kafkaGoMember) poll(ctx context.Context, count int) ([]record, error) {
 }
 
 func (m *kafkaGoMember) commit(ctx context.Context) error {
-	return m.reader.CommitMessages(ctx, m.polled...)
+	polled := m.polled
+	m.polled = nil
+	return m.reader.CommitMessages(ctx, polled...)
+}
+
+func (m *kafkaGoMember) seek(context.Context, command, int64) error {
+	return errors.New("its readers of groups do not seek")
 }
 
 func (m *kafkaGoMember) close() error { return m.reader.Close() }

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"reflect"
 	"strings"
@@ -107,6 +108,7 @@ func (c command) where() (offset int64, timeMS int64, isTime bool, err error) {
 // A member of a group.
 type member interface {
 	poll(ctx context.Context, count int) ([]record, error)
+	seek(ctx context.Context, c command, offset int64) error
 	commit(ctx context.Context) error
 	close() error
 }
@@ -176,6 +178,12 @@ func (p *program) perform(c command) (any, error) {
 	switch c.Op {
 	case "poll":
 		return one.poll(ctx, max(c.Count, 1))
+	case "seek":
+		offset, err := p.find(ctx, c)
+		if err != nil {
+			return nil, err
+		}
+		return nil, one.seek(ctx, c, offset)
 	case "commit":
 		return nil, one.commit(ctx)
 	case "close":
@@ -219,5 +227,11 @@ func main() {
 }
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+
+// What clients say of a server that is gone, before they go on at another one.
+func isNetworks(err error) bool {
+	var found *net.OpError
+	return errors.As(err, &found)
+}
 
 func isOver(err error) bool { return errors.Is(err, context.DeadlineExceeded) }

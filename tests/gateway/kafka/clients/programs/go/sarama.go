@@ -203,7 +203,9 @@ type saramaMember struct {
 }
 
 func (s sarama) join(c command) (member, error) {
-	group, err := api.NewConsumerGroup(s.addresses, c.Group, s.config(c))
+	config := s.config(c)
+	config.Consumer.Return.Errors = false // a session's troubles are logged, and it goes on
+	group, err := api.NewConsumerGroup(s.addresses, c.Group, config)
 	if err != nil {
 		return nil, err
 	}
@@ -212,7 +214,8 @@ func (s sarama) join(c command) (member, error) {
 	go func() {
 		defer close(m.ended)
 		for ctx.Err() == nil {
-			if err := group.Consume(ctx, c.Topics, m); err != nil && ctx.Err() == nil {
+			err := group.Consume(ctx, c.Topics, m) // it ends with every session, to be called again
+			if err != nil && ctx.Err() == nil && !isNetworks(err) && !errors.Is(err, api.ErrOutOfBrokers) {
 				m.failed <- err
 			}
 		}
@@ -256,13 +259,15 @@ func (m *saramaMember) poll(ctx context.Context, count int) ([]record, error) {
 			came = append(came, saramaSeen(message))
 		case err := <-m.failed:
 			return nil, err
-		case err := <-m.group.Errors():
-			return nil, err
 		case <-ctx.Done():
 			return came, nil
 		}
 	}
 	return came, nil
+}
+
+func (m *saramaMember) seek(context.Context, command, int64) error {
+	return errors.New("its members seek only as their session begins")
 }
 
 func (m *saramaMember) commit(context.Context) error {
