@@ -6,13 +6,14 @@ What members tell one another is opaque, and much alike: the cell is compressed.
 from __future__ import annotations
 
 import zlib
+from collections.abc import Iterable
 from typing import Final
 
 import msgspec
 
 from ...log.errors import LimitExceeded
 from ...log.format.stored_json import Number, StoredForm, damaged, parse_stored
-from ...log.limits import FORMAT_BASIC, MIB
+from ...log.limits import FORMAT_BASIC, FORMAT_EXTENDED, MIB
 from ..cells.cells import WRITE_ID_BYTES
 from ..cells.document import Codec
 from ..cells.inflation import inflated
@@ -29,7 +30,7 @@ class ClassicProtocol(StoredForm, frozen=True):
     metadata: bytes
 
 
-class ClassicMember(StoredForm, frozen=True):
+class ClassicMember(StoredForm, frozen=True, omit_defaults=True):
     """One member."""
 
     id: str
@@ -37,19 +38,25 @@ class ClassicMember(StoredForm, frozen=True):
     """None: it is no static member."""
     client_id: str
     client_host: str
-    principal: str
-    """The principal that alone acts by the id; empty where nobody proves who it is."""
     session_ms: Number
     rebalance_ms: Number
     protocols: tuple[ClassicProtocol, ...]
     """The protocols that it knows, the preferred one first."""
     assignment: bytes
+    principal: str = ""
+    """The principal that alone acts by the id; empty where nobody proves who it is."""
+
+
+def format_of(members: Iterable[ClassicMember]) -> int:
+    """The format of a group with these members."""
+    return FORMAT_EXTENDED if any(one.principal for one in members) else FORMAT_BASIC
 
 
 class ClassicGroup(StoredForm, frozen=True):
     """The last finished generation of a group."""
 
     format: int = FORMAT_BASIC
+    """`format_of` its members."""
     epoch: Number = 0
     """Rises with every coordinator."""
     coordinator: str = ""
@@ -85,7 +92,7 @@ def decode_members(data: bytes, *, where: str) -> ClassicGroup:
         raise damaged(_WHAT, error, where=where) from error
     if content is None:
         raise damaged(_WHAT, "cut off, too long, or followed by more", where=where)
-    return parse_stored(content, ClassicGroup, what=_WHAT, where=where)
+    return parse_stored(content, ClassicGroup, what=_WHAT, where=where, formats=(FORMAT_BASIC, FORMAT_EXTENDED))
 
 
 MEMBERS_CELL: Final = Codec(encode_members, decode_members)

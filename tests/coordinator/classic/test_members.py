@@ -9,8 +9,16 @@ import zlib
 import pytest
 
 from penstock.coordinator.classic.assignments import assigned_queues, owners, subscribed_topics
-from penstock.coordinator.classic.members import ClassicGroup, ClassicMember, ClassicProtocol, decode_members, encode_members
+from penstock.coordinator.classic.members import (
+    ClassicGroup,
+    ClassicMember,
+    ClassicProtocol,
+    decode_members,
+    encode_members,
+    format_of,
+)
 from penstock.log.errors import DataDamaged, LimitExceeded, NewerFormatError
+from penstock.log.limits import FORMAT_BASIC, FORMAT_EXTENDED
 
 
 def assignment(**topics: list[int]) -> bytes:
@@ -20,17 +28,17 @@ def assignment(**topics: list[int]) -> bytes:
     return data + struct.pack(">i", -1)
 
 
-def member(name: str, assigned: bytes = b"") -> ClassicMember:
+def member(name: str, assigned: bytes = b"", *, principal: str = "") -> ClassicMember:
     return ClassicMember(
         id=name,
         instance_id=None,
         client_id="app",
         client_host="/10.0.0.1",
-        principal="shop",
         session_ms=45_000,
         rebalance_ms=300_000,
         protocols=(ClassicProtocol("range", b"\x00\xff"),),
         assignment=assigned,
+        principal=principal,
     )
 
 
@@ -49,6 +57,16 @@ def test_they_are_read_as_they_were_written() -> None:
     assert decode_members(encode_members(GROUP), where="there") == GROUP
 
 
+def test_principals_are_a_format_of_their_own() -> None:
+    """A process of before knows no principals: it tells of a newer format where there are some, and reads all else as ever."""
+    assert b"principal" not in zlib.decompress(encode_members(GROUP))
+    proved = member("a", principal="shop")
+    assert format_of(GROUP.members) == FORMAT_BASIC
+    assert format_of((*GROUP.members, proved)) == FORMAT_EXTENDED
+    group = ClassicGroup(format=format_of((proved,)), members=(proved,))
+    assert decode_members(encode_members(group), where="there") == group
+
+
 @pytest.mark.parametrize("data", [b"", b"{}", zlib.compress(b"[]"), zlib.compress(b"{}") + b"x", zlib.compress(b"{}")[:-1]])
 def test_damage_is_told(data: bytes) -> None:
     with pytest.raises(DataDamaged):
@@ -62,7 +80,7 @@ def test_a_bomb_is_told() -> None:
 
 def test_a_later_format_is_told() -> None:
     with pytest.raises(NewerFormatError):
-        decode_members(zlib.compress(b'{"format":2,"new":1}'), where="there")
+        decode_members(zlib.compress(b'{"format":3,"new":1}'), where="there")
 
 
 def test_what_no_cell_holds_is_refused() -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from .....coordinator.classic.members import ClassicGroup, ClassicMember, ClassicProtocol
+from .....coordinator.classic.members import ClassicGroup, ClassicMember, ClassicProtocol, format_of
 from .group import Group, GroupState, JoinProtocol, Member
 
 
 def stored_group(group: Group, *, epoch: int, coordinator: str, life: int) -> ClassicGroup:
     """What the next coordinator needs to go on."""
+    members = tuple(map(_stored_member, group.members.values()))
     return ClassicGroup(
+        format=format_of(members),
         epoch=epoch,
         coordinator=coordinator,
         life=life,
@@ -16,7 +18,7 @@ def stored_group(group: Group, *, epoch: int, coordinator: str, life: int) -> Cl
         protocol_type=group.protocol_type,
         protocol=group.protocol,
         leader=group.leader,
-        members=tuple(map(_stored_member, group.members.values())),
+        members=members,
     )
 
 
