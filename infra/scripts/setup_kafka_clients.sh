@@ -7,42 +7,8 @@ cd "$(dirname "$0")/../.."
 
 cache=${PENSTOCK_CACHE:-$HOME/.cache/penstock}/kafka-clients
 programs=tests/gateway/kafka/clients/programs
-scratch=
-trap '[ -z "$scratch" ] || rm -rf "$scratch"' EXIT
-
-# fetch FOLDER TOOL…: by the function fetch_LANGUAGE OUT VERSION, where the folder is LANGUAGE-VERSION or LANGUAGE-VERSION-DIGEST.
-fetch() {
-    local folder=$1 tool language version target
-    shift
-    target=$cache/$folder language=${folder%%-*} version=${folder#*-} version=${version%-*}
-    [ ! -e "$target" ] || return 0
-    for tool in "$@"; do
-        if ! command -v "$tool" > /dev/null; then
-            skip "$language" "no $tool"
-            return
-        fi
-    done
-
-    mkdir -p "$cache"
-    exec 9> "$cache/lock"
-    if command -v flock > /dev/null; then flock 9; fi # two checkouts may set up at once
-    [ ! -e "$target" ] || return 0
-
-    echo "setup: fetching Kafka's clients for $folder, once"
-    scratch=$(mktemp -d "$cache/fetch.XXXXXX")
-    if "fetch_$language" "$scratch/out" "$version" > "$scratch/log" 2>&1; then
-        mv "$scratch/out" "$target"
-    else
-        tail -n 20 "$scratch/log" >&2
-        skip "$language" "they could not be fetched, see above (make setup tries again)"
-    fi
-    rm -rf "$scratch"
-    exec 9>&-
-}
-
-skip() {
-    echo "setup: $2: Kafka's clients for $1 are not there, and the tests that need them will be skipped" >&2
-}
+what="Kafka's clients"
+. infra/scripts/fetch.sh
 
 fetch_java() {
     mvn -B -q -f "$programs/pom.xml" dependency:copy-dependencies -DincludeScope=runtime "-Dkafka.version=$2" "-DoutputDirectory=$1" \

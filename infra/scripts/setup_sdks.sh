@@ -6,47 +6,10 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
-cache=${PENSTOCK_CACHE:-$HOME/.cache/penstock}
+cache=${PENSTOCK_CACHE:-$HOME/.cache/penstock}/sdks
+what="RocketMQ's SDK"
 pom=examples/gateway/pom.xml
-scratch=
-trap '[ -z "$scratch" ] || rm -rf "$scratch"' EXIT
-
-# fetch NAME VERSION TOOL…: by the function fetch_NAME FOLDER VERSION, into <cache>/sdks/NAME-VERSION.
-fetch() {
-    local name=$1 version=$2 tool target
-    shift 2
-    target=$cache/sdks/$name-$version
-    if [ -e "$target" ]; then
-        echo "setup: RocketMQ's SDK for $name $version is there"
-        return
-    fi
-    for tool in "$@"; do
-        if ! command -v "$tool" > /dev/null; then
-            skip "$name" "no $tool"
-            return
-        fi
-    done
-
-    mkdir -p "$cache/sdks"
-    exec 9> "$cache/sdks/lock"
-    if command -v flock > /dev/null; then flock 9; fi # two checkouts may set up at once
-    [ ! -e "$target" ] || return 0
-
-    echo "setup: fetching RocketMQ's SDK for $name $version, once"
-    scratch=$(mktemp -d "$cache/sdks/fetch.XXXXXX")
-    if "fetch_$name" "$scratch/out" "$version" > "$scratch/log" 2>&1; then
-        mv "$scratch/out" "$target"
-    else
-        tail -n 20 "$scratch/log" >&2
-        skip "$name" "it could not be fetched, see above (make setup tries again)"
-    fi
-    rm -rf "$scratch"
-    exec 9>&-
-}
-
-skip() {
-    echo "setup: $2: RocketMQ's SDK for $1 is not there, and the tests that need it will be skipped" >&2
-}
+. infra/scripts/fetch.sh
 
 fetch_java() {
     mvn -B -q -f "$pom" dependency:copy-dependencies -DincludeScope=runtime "-DoutputDirectory=$1"
@@ -74,16 +37,17 @@ fetch_rust() {
         && mkdir -p "$1" && mv "$scratch/target/debug/client" "$1/client"
 }
 
-# The version of a compiled one ends with a digest of the tests' program.
-version() {
-    .venv/bin/python -c "from tests.gateway.sdk import SDKS; print(SDKS['$1'].name.removeprefix('$1-'))"
+# The folder of a compiled one ends with a digest of the tests' program.
+folder() {
+    .venv/bin/python -c "from tests.gateway.sdk import SDKS; print(SDKS['$1'].name)"
 }
 
 if [ "${1:-}" = rust ]; then
-    fetch rust "$(version rust)" cargo rustc cc
+    fetch "$(folder rust)" cargo rustc cc
     exit
 fi
-fetch go "$(version go)" go
-fetch java "$(sed -n '/rocketmq-client-java/{n;s/[^0-9.]//g;p}' "$pom")" mvn javac
-fetch node 1.0.8 npm node
-fetch python 5.1.2
+fetch "$(folder go)" go
+fetch "java-$(sed -n '/rocketmq-client-java/{n;s/[^0-9.]//g;p}' "$pom")" mvn javac
+fetch node-1.0.8 npm node
+fetch python-5.1.2
+echo "setup: RocketMQ's SDKs are looked after in $cache"

@@ -80,7 +80,7 @@ def test_what_is_built_is_there() -> None:
 def test_the_versions_are_those_of_the_tests() -> None:
     assert SERVICES["store"]["image"].partition(":")[2] in VERSITYGW.name
     (python,) = re.findall(r"rocketmq-python-client==(\S+)", (FOLDER / "Dockerfile.worker").read_text())
-    assert f"fetch python {python}\n" in (ROOT / "infra" / "scripts" / "setup_sdks.sh").read_text()
+    assert f"fetch python-{python}\n" in (ROOT / "infra" / "scripts" / "setup_sdks.sh").read_text()
 
 
 def test_topic_and_group_are_the_same_everywhere() -> None:
