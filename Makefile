@@ -40,7 +40,7 @@ help: ## this list
 		/^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: setup
-setup: $(INSTALLED) java chromium servers sdks kafka-clients postgres mariadb mongodb $(CLASSES) ## .venv, Java, Chromium, Spark's JARs and classes, the test servers, SDKs and Kafka's clients (all cached)
+setup: $(INSTALLED) java chromium servers sdks kafka-clients kafka-connect postgres mariadb mongodb $(CLASSES) ## .venv, Java, Chromium, Spark's JARs and classes, the test servers, SDKs, Kafka's clients and Connect (all cached)
 
 .PHONY: demo
 demo: $(INSTALLED) java $(CLASSES) ## a shop's change stream through a topic into Delta tables (ARGS="--lake s3://…")
@@ -57,6 +57,10 @@ demo-console: $(INSTALLED) ## a lively shop and the web console above it (ARGS="
 .PHONY: demo-live
 demo-live: $(INSTALLED) postgres ## a PostgreSQL captured live beneath kills, and cuts that are proved against it (ARGS="--seconds 60 --lake ./live")
 	@$(VENV)/bin/python -m examples.live $(ARGS)
+
+.PHONY: demo-kafka
+demo-kafka: $(INSTALLED) java kafka-connect postgres ## Debezium on Kafka Connect through two gateways, killed, into Delta tables that equal a PostgreSQL (ARGS="--transactions 1000")
+	@$(PY) -m examples.kafka_connect $(ARGS)
 
 ##@ Checks
 
@@ -244,6 +248,10 @@ sdks: | $(INSTALLED)
 .PHONY: kafka-clients
 kafka-clients: | $(INSTALLED) java
 	@infra/scripts/setup_kafka_clients.sh
+
+.PHONY: kafka-connect
+kafka-connect: | $(INSTALLED) java
+	@infra/scripts/setup_kafka_connect.sh
 
 .PHONY: sdks-rust
 sdks-rust: $(INSTALLED) ## RocketMQ's SDK for Rust, for the gateway's tests: some 4 minutes of a core, once

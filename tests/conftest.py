@@ -48,6 +48,7 @@ TOOLS = {
     "go_kafka": "go",
     "java_kafka": "mvn",
     "node_kafka": "npm",
+    "kafka_connect": "mvn",
 }
 # The server that tests with a mark need, and the name of what it comes with. `make setup` finds it, or builds it with its compiler.
 SERVERS = {
@@ -63,6 +64,7 @@ SERVERS = {
     "go_kafka": (kafka.GO, "Go"),
     "java_kafka": (kafka.JAVA, "Maven and a JDK"),
     "node_kafka": (kafka.NODE, "npm"),
+    "kafka_connect": (kafka.SPARK, "Maven"),
 }
 
 

@@ -13,7 +13,6 @@ import argparse
 import json
 import random
 import shutil
-import signal
 import sys
 import tempfile
 from collections.abc import Callable
@@ -26,7 +25,9 @@ import penstock
 
 from .demo import Demo, Outcome, Plan
 from .errors import DemoFailedError
+from .lake import new_folder
 from .picture import State, line, picture
+from .processes import end_by_signals
 from .report import document, look_further, report
 from .source import Source
 
@@ -47,8 +48,7 @@ def main() -> int:
     given = parser.parse_args()
     if given.seconds <= 0 or given.rate <= 0:
         parser.error("--seconds and --rate must be above 0")
-    signal.signal(signal.SIGTERM, ended_by)
-    signal.signal(signal.SIGINT, ended_by)
+    end_by_signals()
     seed = given.seed if given.seed is not None else random.SystemRandom().randrange(10_000)
     plan = Plan(given.seconds, given.rate, given.kill_every, seed)
     scratch = Path(tempfile.mkdtemp(prefix="penstock-live-"))
@@ -68,13 +68,6 @@ def main() -> int:
             shutil.rmtree(scratch, ignore_errors=True)
 
 
-def ended_by(number: int, _: object) -> None:
-    """The first signal ends everything in order; another one does not disturb that."""
-    for one in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(one, signal.SIG_IGN)
-    raise KeyboardInterrupt if number == signal.SIGINT else SystemExit(128 + number)
-
-
 def postgres(folder: Path) -> Source:
     """Raises `DemoFailedError`."""
     try:
@@ -82,15 +75,6 @@ def postgres(folder: Path) -> Source:
     except ImportError as error:
         raise DemoFailedError("PostgreSQL is captured with psycopg, which is missing: pip install 'penstock[postgres]'") from error
     return Postgres(folder)
-
-
-def new_folder(folder: Path) -> Path:
-    """A folder that is there, and empty. Raises `DemoFailedError`."""
-    folder = folder.absolute()
-    folder.mkdir(parents=True, exist_ok=True)
-    if any(folder.iterdir()):
-        raise DemoFailedError(f"there is something in {folder}: --lake takes a new folder, as each run has a database of its own")
-    return folder
 
 
 def play(plan: Plan, scratch: Path, folder: Path, *, stays: bool, as_json: bool) -> int:

@@ -89,7 +89,9 @@ class Demo:
         capture = ["capture", *self.source.capture(), "--topic", lakes.TOPIC, "--lake", self.lake_url]
         kept = ["--cuts", "--keep-cuts", "1d", "--interval", "300ms"]
         sync = ["sync", lakes.TOPIC, "--into", str(self.into), "--engine", "deltalake", *kept, "--lake", self.lake_url]
-        self._services = {name: Service(name, words, self.scratch) for name, words in (("capture", capture), ("sync", sync))}
+        self._services = {
+            name: Service.of_penstock(name, words, self.scratch) for name, words in (("capture", capture), ("sync", sync))
+        }
         self._closed, self._over = threading.Event(), threading.Event()
         self._newest: Rows = {}
         self._cut: lakes.TablesAtCut | None = None

@@ -1,4 +1,4 @@
-"""What the lake has: events in the topic, the tables' newest versions, and the tables of a cut."""
+"""Where the lake lies, and what it has: events in the topic, the tables' newest versions, and the tables of a cut."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from deltalake.exceptions import TableNotFoundError
 import penstock
 
 from .books import TABLES, Row, Rows
+from .errors import DemoFailedError
 
 TOPIC = "shop"
 
@@ -27,6 +28,15 @@ class TablesAtCut:
     committed_s: float | None
     """When the source committed the newest change that is in it."""
     rows: Rows
+
+
+def new_folder(folder: Path) -> Path:
+    """A folder that is there, and empty. Raises `DemoFailedError`."""
+    folder = folder.absolute()
+    folder.mkdir(parents=True, exist_ok=True)
+    if any(folder.iterdir()):
+        raise DemoFailedError(f"there is something in {folder}: --lake takes a new folder, as each run has a database of its own")
+    return folder
 
 
 def at_cut(into: Path, which: int | Literal["latest"] = "latest") -> TablesAtCut | None:

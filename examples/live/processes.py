@@ -1,4 +1,4 @@
-"""`penstock` in processes of their own, as a user starts them, and when each of them is killed."""
+"""Commands in processes of their own, as a user starts them, and when each of them is killed."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 from .errors import DemoFailedError
 
@@ -22,22 +23,27 @@ SYNC_IN = 3
 
 
 class Service:
-    """One command of `penstock`, which should run until it is ended, and is started again when it was killed."""
+    """One command, which should run until it is ended, and is started again when it was killed."""
 
-    def __init__(self, name: str, words: Sequence[str], folder: Path) -> None:
+    def __init__(self, name: str, command: Sequence[str], folder: Path, *, shown: str) -> None:
+        """``shown``: the command as people type it."""
         self.name, self.kills = name, 0
-        self._words, self._folder, self._log = list(words), folder, folder / f"{name}.log"
+        self._command, self._folder, self._log, self._shown = command, folder, folder / f"{name}.log", shown
         self._process: subprocess.Popen[bytes] | None = None
 
+    @classmethod
+    def of_penstock(cls, name: str, words: Sequence[str], folder: Path) -> Self:
+        return cls(name, [*PENSTOCK, *words], folder, shown=shlex.join(["penstock", *words]))
+
     def __str__(self) -> str:
-        return shlex.join(["penstock", *self._words])
+        return self._shown
 
     def start(self) -> None:
         # What is killed leaves its temporary files.
         environment = {**os.environ, "PYTHONUNBUFFERED": "1", "TMPDIR": str(self._folder)}
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
-                ending_with_us([*PENSTOCK, *self._words]),
+                ending_with_us(self._command),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -99,3 +105,15 @@ def ending_with_us(command: Sequence[str]) -> list[str]:
     """The command, so that its process ends with the demo even if that is killed (Linux)."""
     setpriv = shutil.which("setpriv")
     return [setpriv, "--pdeathsig", "KILL", *command] if setpriv else [*command]
+
+
+def end_by_signals() -> None:
+    """Have the first SIGINT or SIGTERM end the demo in order; another one does not disturb that."""
+    for one in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(one, _ended_by)
+
+
+def _ended_by(number: int, _: object) -> None:
+    for one in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(one, signal.SIG_IGN)
+    raise KeyboardInterrupt if number == signal.SIGINT else SystemExit(128 + number)

@@ -11,8 +11,10 @@ import os
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 
+from examples.kafka_connect.connect import PROGRAMS as KAFKA_CONNECT
 from tests.gateway.programs import Program
 
 CLIENTS = Path(os.environ.get("PENSTOCK_CACHE") or Path.home() / ".cache" / "penstock") / "kafka-clients"
@@ -32,6 +34,8 @@ JAVA = CLIENTS / f"java-4.3.1-{_OF_JAVA}"
 OLDER_JAVA = CLIENTS / f"java-3.9.2-{_OF_JAVA}"
 """The client that Spark 4 has."""
 NODE = CLIENTS / "node-2.2.4"
+SPARK = KAFKA_CONNECT / f"spark-{version('pyspark')}"
+"""Spark's source for Kafka, which `make kafka-connect` fetches."""
 ALL_CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
@@ -157,5 +161,17 @@ def client(family: Family, address: str, folder: Path) -> Iterator[Program]:
     running = Program(family.name, [*family.command, address, *family.after], folder, environment)
     try:
         yield running
+    finally:
+        running.end()
+
+
+@contextlib.contextmanager
+def spark(address: str, folder: Path) -> Iterator[Program]:
+    """Spark with its own source for Kafka, for as long as the block."""
+    command = [sys.executable, str(_PROGRAMS / "with_spark.py"), address, str(SPARK)]
+    running = Program("spark", command, folder, {**os.environ, "PYTHONWARNINGS": "ignore"})
+    try:
+        yield running
+        running.call("close")
     finally:
         running.end()
