@@ -8,6 +8,7 @@ from typing import Any
 from penstock.gateway.kafka.records.batches import KafkaBatch, batch_of
 from penstock.gateway.kafka.records.compression import Compression
 from penstock.gateway.kafka.wire.apis import APIS, ApiKey
+from penstock.gateway.kafka.wire.errors import ErrorCode
 from tests.gateway.kafka.records.oracle import Record, built, read
 from tests.gateway.kafka.wire.test_records_by_hand import produce_request
 from tests.waiting import until
@@ -247,8 +248,13 @@ async def half_numbered(scene: Scene) -> str:
 
 
 async def in_no_transaction(scene: Scene) -> str:
-    topic, producer = await scene.topic(), await a_producer(scene)
-    return word((await scene.produce(topic, of(producer, 0, attributes=1 << 4), transactional_id=scene.named("x"))).error_code)
+    topic, producer, name = await scene.topic(), await a_producer(scene), scene.named("x")
+
+    async def code() -> int:
+        await scene.ask(ApiKey.FIND_COORDINATOR, key_type=1, coordinator_keys=[name])  # which Kafka has to start first
+        return int((await scene.produce(topic, of(producer, 0, attributes=1 << 4), transactional_id=name)).error_code)
+
+    return word(await until(code, lambda found: found != ErrorCode.NOT_ENOUGH_REPLICAS, "the coordinator is there"))
 
 
 async def control(scene: Scene) -> str:
