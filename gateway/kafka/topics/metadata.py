@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 from uuid import UUID
@@ -28,6 +28,8 @@ _LOOKED_UP_MAX: Final = 64
 _ASKED_AT_ONCE: Final = 256
 """Other clients' calls go on between so many topics of a request."""
 _NO_ID: Final = UUID(int=0)
+_DESCRIBED_MAX: Final = 2_000
+"""The most partitions of one answer to DescribeTopicPartitions, as in Kafka."""
 _BROKERS: Final = 1
 """The kind of endpoints that clients speak with, by Kafka's number."""
 _NOTHING_MORE: Final[Fields] = {}
@@ -93,9 +95,13 @@ class MetadataService:
 
     async def describe_topic_partitions(self, request: Request, call: KafkaCall) -> Fields:
         peers = await self._peers.live(tls=call.session.is_tls)
-        names = [one.name for one in request.topics] or await self._all_names(call)
-        described = (self._one(name, peers, call, creates=False, more=_NO_ELIGIBLE) for name in sorted(names))
-        return {"throttle_time_ms": 0, "topics": await asyncio.gather(*described), "next_cursor": None}
+        names = sorted({one.name for one in request.topics} or await self._all_names(call))
+        first, start = ("", 0) if request.cursor is None else (request.cursor.topic_name, request.cursor.partition_index)
+        described = (self._one(name, peers, call, creates=False, more=_NO_ELIGIBLE) for name in names if name >= first)
+        found = await asyncio.gather(*described)
+        limit = max(1, min(request.response_partition_limit, _DESCRIBED_MAX))
+        topics, following = page_of(found, start=max(0, start) if first in names else 0, limit=limit)
+        return {"throttle_time_ms": 0, "topics": topics, "next_cursor": following}
 
     def _controller(self, peers: Sequence[Peer]) -> int:
         """This gateway, as any answers what a controller is asked."""
@@ -211,6 +217,23 @@ class MetadataService:
         if self._listed is not None and now_s - self._listed[0] <= _NAMES_S:
             return self._listed[1].get(name) == topic.record.incarnation
         return now_s - self._looked_s.get(name, float("-inf")) <= _NAMES_S
+
+
+def page_of(topics: Iterable[Fields], *, start: int, limit: int) -> tuple[list[Fields], Fields | None]:
+    """The topics with so many partitions in all, of the first one from ``start`` on, and where those behind begin."""
+    page: list[Fields] = []
+    for topic in topics:
+        if limit == 0:
+            return page, {"topic_name": topic["name"], "partition_index": 0}
+        partitions = topic["partitions"]
+        assert isinstance(partitions, list), "an answer's own"
+        some = partitions[start : start + limit]
+        page.append({**topic, "partitions": some})
+        if start + limit < len(partitions):
+            return page, {"topic_name": topic["name"], "partition_index": start + limit}
+        limit -= len(some)
+        start = 0
+    return page, None
 
 
 def id_of(incarnation: str) -> UUID:

@@ -36,6 +36,19 @@ async def unknown_topic(scene: Scene) -> str:
     return words(codes)
 
 
+async def pages(scene: Scene) -> str:
+    names = [await scene.topic("t", 3), scene.named("tt"), await scene.topic("u", 2)]
+    said, cursor = [], None
+    while True:
+        asked = {"topics": [{"name": name} for name in names], "response_partition_limit": 2, "cursor": cursor}
+        answer = await scene.ask(ApiKey.DESCRIBE_TOPIC_PARTITIONS, **asked)
+        told = [f"{one.name.rpartition('-')[2]} {[part.partition_index for part in one.partitions]}" for one in answer.topics]
+        said.append(", ".join(told))
+        if answer.next_cursor is None or len(said) == 5:
+            return "; ".join(said)
+        cursor = answer.next_cursor
+
+
 async def automatic(scene: Scene) -> str:
     name = scene.named("t")
 
@@ -377,6 +390,7 @@ async def told_apis(scene: Scene) -> str:
 PLAYS = (
     Play("all-topics", "Metadata of topics", all_topics),
     Play("unknown-topic", "Metadata of an unknown", unknown_topic),
+    Play("pages", "DescribeTopicPartitions, 2 at a time, of `t` with 3, `u` with 2 and an unknown `tt`", pages),
     Play("automatic", "Metadata of an unknown topic that may be made", automatic),
     Play("names", "CreateTopics with the name", names),
     Play("names-in-metadata", "Metadata that may make the name", names_in_metadata),
