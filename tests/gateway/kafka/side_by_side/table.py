@@ -21,7 +21,6 @@ WHY = {
     "formats": "after CORRUPT_MESSAGE a client sends the same batch again, until its time is over",
     "broken": "Kafka fails inside, and the client waits until its own time is over",
     "timestamps": "a message is born in 1970 or later: `born_timestamp` is what native readers, filters and the table show",
-    "append-time": f"{_INERT}. The time of the append is in the table, as `store_timestamp`",
     "old-duplicate": "Kafka remembers a producer's last 5 batches alone, and tells it of a gap; the log knows that it has the records",
     "half-numbered": "without an epoch nobody can judge the sequence, and a retry would count twice",
     "in-no-transaction": _OF_TRANSACTIONS,
