@@ -60,9 +60,11 @@ FORMAT_EXTENDED = 2
 """The format of schemas, and of messages with a key, headers, or NULL instead of a body."""
 FORMAT_SETTINGS = 3
 """The format of the settings of a topic of type MIXED, with limits of headers, or with another routing than the default."""
-FORMATS_OF_SETTINGS = (FORMAT_BASIC, FORMAT_EXTENDED, FORMAT_SETTINGS)
 FORMAT_IDEMPOTENT = 4
 """The format of idempotent producers' batches and rows."""
+FORMAT_CONFIGS = 5
+"""The format of the settings of a topic with configs of Kafka's clients."""
+FORMATS_OF_SETTINGS = (FORMAT_BASIC, FORMAT_EXTENDED, FORMAT_SETTINGS, FORMAT_CONFIGS)
 FORMATS_OF_LOGS = (FORMAT_BASIC, FORMAT_EXTENDED, FORMAT_IDEMPOTENT)
 SCHEMA_VERSIONS_KEPT = 100
 """The versions of a schema that a topic's state remembers."""

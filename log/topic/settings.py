@@ -17,6 +17,7 @@ from ..format.stored_json import plain as plain_form
 from ..limits import (
     DELAY_MAX,
     FORMAT_BASIC,
+    FORMAT_CONFIGS,
     FORMAT_EXTENDED,
     FORMAT_SETTINGS,
     FORMATS_OF_SETTINGS,
@@ -233,10 +234,12 @@ def encode_record(record: TopicRecord) -> bytes:
 
 def _format(settings: TopicSettings) -> int:
     """The lowest format whose readers know all of these settings."""
+    if settings.configs:
+        return FORMAT_CONFIGS
     limits = settings.limits
     has_header_limits = limits.max_headers_bytes is not None or limits.max_headers is not None
     is_routed = settings.message_type is MessageType.MIXED or settings.routing is not Routing.XXHASH64
-    if is_routed or has_header_limits or settings.configs:
+    if is_routed or has_header_limits:
         return FORMAT_SETTINGS
     return FORMAT_BASIC if settings.schema is None and not settings.iceberg else FORMAT_EXTENDED
 

@@ -25,21 +25,22 @@ def encoded(**settings: Any) -> bytes:
 
 
 @pytest.mark.parametrize(
-    "settings",
+    ("settings", "written"),
     [
-        {"message_type": "MIXED"},
-        {"routing": "murmur2"},
-        {"routing": "crc32", "message_type": "FIFO"},
-        {"limits": TopicLimits(max_headers=10_000)},
-        {"limits": TopicLimits(max_headers_bytes=2**20)},
-        {"configs": (("cleanup.policy", "compact"), ("segment.ms", "100"))},
+        ({"message_type": "MIXED"}, 3),
+        ({"routing": "murmur2"}, 3),
+        ({"routing": "crc32", "message_type": "FIFO"}, 3),
+        ({"limits": TopicLimits(max_headers=10_000)}, 3),
+        ({"limits": TopicLimits(max_headers_bytes=2**20)}, 3),
+        ({"configs": (("cleanup.policy", "compact"), ("segment.ms", "100"))}, 5),
+        ({"configs": (("cleanup.policy", "compact"),), "message_type": "MIXED"}, 5),
     ],
 )
-def test_settings_that_earlier_versions_do_not_know_say_so(settings: dict[str, Any]) -> None:
+def test_settings_that_earlier_versions_do_not_know_say_so(settings: dict[str, Any], written: int) -> None:
     data = encoded(**settings)
     assert decode_record(data, where="here").settings == TopicSettings(**settings)
     with pytest.raises(
-        NewerFormatError, match=r"another version.*expected: format 1 or 2; observed: format 3.*upgrade this process"
+        NewerFormatError, match=rf"another version.*expected: format 1 or 2; observed: format {written}.*upgrade this process"
     ):
         parse_stored(data, Earlier, what="settings", where="here", formats=(FORMAT_BASIC, FORMAT_EXTENDED))
 
