@@ -63,6 +63,6 @@ class ReachablePeers:
         asked = [peer for peer in renewals if peer not in known]
         answers = await asyncio.gather(*(self._accepts(peer.endpoint) for peer in asked))
         found = known | {peer: _Look(now_s, answer, renewals[peer]) for peer, answer in zip(asked, answers, strict=True)}
-        names = {peer.name for peer in listed}
-        self._found = {peer: look for peer, look in self._found.items() if peer.name in names} | found
+        others = {*listed, *self._peers.live(tls=not tls)}
+        self._found = {peer: look for peer, look in self._found.items() if peer in others} | found
         return [peer for peer in listed if peer not in found or found[peer].accepts]
