@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from . import administering, fetching, grouping, producing
+from . import administering, connecting, fetching, grouping, positions, producing
 from .scene import Play, Scene
 
 SECTIONS = {
     "Records sent": producing.PLAYS,
     "Records and offsets read": fetching.PLAYS,
-    "Groups": grouping.PLAYS,
-    "Topics, configs, transactions and the wire": administering.PLAYS,
+    "Members of groups": grouping.PLAYS,
+    "Positions of groups": positions.PLAYS,
+    "Topics and configs": administering.PLAYS,
+    "Transactions and the wire": connecting.PLAYS,
 }
 PLAYS: tuple[Play, ...] = tuple(play for plays in SECTIONS.values() for play in plays)
 
