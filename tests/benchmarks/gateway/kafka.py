@@ -6,18 +6,22 @@ Rates a core are 1 over the processor time of a record in the gateway's process.
 from __future__ import annotations
 
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from struct import Struct
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from tests.benchmarks.figures import Figure, Options
+from tests.benchmarks.gateway.kafka_idle import measure_commits, measure_idle
 from tests.benchmarks.gateway.serving import Served, served
 
 PARTITIONS = 4
@@ -25,6 +29,8 @@ _BODY_BYTES = 100
 _BODIES = 4_096
 _KEYS = 10_000
 _TIMEOUT_S = 120.0
+_PER_SECOND = 200
+_SENT_AT = Struct("d")
 _TARGET_BOTH = 300_000.0
 _TARGET_OLD = 500_000.0
 
@@ -62,6 +68,9 @@ def measure(options: Options) -> Iterator[Figure]:
             target=_TARGET_OLD,
         )
     yield from _latencies(options)
+    yield from _ends_to_ends(options)
+    yield from measure_idle(options)
+    yield from measure_commits(options)
 
 
 def _rates(rates: list[float]) -> str:
@@ -81,7 +90,10 @@ def _latencies(options: Options) -> Iterator[Figure]:
     for name, at, target in (("p50", 0.5, 60.0), ("p99", 0.99, 150.0)):
         values = [1000 * run[int(at * (len(run) - 1))] for run in runs]
         yield Figure(
-            name=f"Kafka: one record a request, 200/s, S3 profile, acknowledged, {name}", unit="ms", values=values, target=target
+            name=f"Kafka: one record a request, {_PER_SECOND}/s, S3 profile, acknowledged, {name}",
+            unit="ms",
+            values=values,
+            target=target,
         )
 
 
@@ -90,15 +102,60 @@ def _latency(server: Served, topic: str, count: int) -> list[float]:
     took_s: list[float] = []
     made = Producer({"bootstrap.servers": server.endpoints, "linger.ms": 0, "batch.num.messages": 1, "max.in.flight": 1_000})
     made.list_topics(topic, timeout=_TIMEOUT_S)
-    start_s = time.perf_counter()
-    for number in range(count):
-        due_s = start_s + number / 200
-        while (left_s := due_s - time.perf_counter()) > 0:
-            made.poll(left_s)
+    for _ in _paced(made, count):
         sent_s = time.perf_counter()
         made.produce(topic, bytes(_BODY_BYTES), on_delivery=lambda *_, sent_s=sent_s: took_s.append(time.perf_counter() - sent_s))
     _flushed(made)
     return sorted(took_s)
+
+
+def _ends_to_ends(options: Options) -> Iterator[Figure]:
+    """From a program's produce to another one's consume on the S3 profile, by the real clock."""
+    with tempfile.TemporaryDirectory(prefix="penstock-bench-") as folder, served(Path(folder), "--kafka", "--s3") as server:
+        runs = [_end_to_end(server, f"ends-{repeat}", options.scaled(2_000, 20)) for repeat in range(options.repeats)]
+    yield Figure(
+        name=f"Kafka: end to end, {_PER_SECOND}/s, linger 5 ms, S3 profile, p50",
+        unit="ms",
+        values=[1000 * statistics.median(run) for run in runs],
+        target=110.0,
+        note=f"p99 {', '.join(f'{1000 * run[int(0.99 * (len(run) - 1))]:.0f}' for run in runs)} ms",
+    )
+
+
+def _end_to_end(server: Served, topic: str, count: int) -> list[float]:
+    """Seconds from produce to consume, sorted. One process has both clients, so one clock."""
+    took_s: list[float] = []
+    made = Producer({"bootstrap.servers": server.endpoints, "linger.ms": 5})
+    made.list_topics(topic, timeout=_TIMEOUT_S)
+    consumer = Consumer({"bootstrap.servers": server.endpoints, "group.id": "bench"})
+    consumer.assign([TopicPartition(topic, partition, 0) for partition in range(PARTITIONS)])
+
+    def consume() -> None:
+        while len(took_s) < count:
+            record = consumer.poll(_TIMEOUT_S)
+            if record is None or record.error() or (value := record.value()) is None:
+                raise RuntimeError(f"{len(took_s)} of {count} records came")
+            (sent_s,) = _SENT_AT.unpack_from(value)
+            took_s.append(time.perf_counter() - sent_s)
+
+    with ThreadPoolExecutor(1) as threads:
+        consuming = threads.submit(consume)
+        for _ in _paced(made, count):
+            made.produce(topic, _SENT_AT.pack(time.perf_counter()).ljust(_BODY_BYTES))
+        _flushed(made)
+        consuming.result()
+    consumer.close()
+    return sorted(took_s)
+
+
+def _paced(made: Producer, count: int) -> Iterator[int]:
+    """Numbers, each when it is its time."""
+    start_s = time.perf_counter()
+    for number in range(count):
+        due_s = start_s + number / _PER_SECOND
+        while (left_s := due_s - time.perf_counter()) > 0:
+            made.poll(left_s)
+        yield number
 
 
 def _produce(endpoints: str, topic: str, count: int) -> float:

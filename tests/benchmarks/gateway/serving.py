@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 import grpc
+import psutil
 
 from penstock import aio
 from penstock.coordinator import DeliveryOrder
@@ -43,9 +44,15 @@ class Used:
     """Processor time of all its threads, the system's included."""
     requests: dict[str, int]
     """Requests of the store by verb, those for cells included if they are objects."""
+    memory_bytes: int
+    """Resident memory."""
 
     def since(self, before: Used) -> Used:
-        return Used(self.cpu_s - before.cpu_s, {verb: count - before.requests[verb] for verb, count in self.requests.items()})
+        return Used(
+            self.cpu_s - before.cpu_s,
+            {verb: count - before.requests[verb] for verb, count in self.requests.items()},
+            self.memory_bytes - before.memory_bytes,
+        )
 
 
 class Served:
@@ -145,7 +152,7 @@ async def serve(running: AbstractAsyncContextManager[tuple[int, CountingStore | 
             if store is not None:
                 counted = store.statistics()
                 verbs = {verb: getattr(counted, verb).requests for verb in ("put", "get", "list", "delete")}
-            say({"cpu_s": time.process_time(), "requests": verbs})
+            say({"cpu_s": time.process_time(), "requests": verbs, "memory_bytes": psutil.Process().memory_info().rss})
 
 
 def main() -> None:
