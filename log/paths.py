@@ -76,6 +76,8 @@ def topic_folder(name: str) -> str:
 
 
 def _prefix(name: str) -> str:
+    if not name.startswith("%"):  # as most
+        return ""
     return next((prefix for prefix in _FOLDER_PREFIXES if name.startswith(prefix)), "")
 
 

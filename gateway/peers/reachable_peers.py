@@ -61,7 +61,7 @@ class ReachablePeers:
         renewals = {peer: self._peers.renewals(peer.name) for peer in listed if peer.name != self.own_name}
         known = {peer: look for peer, look in self._found.items() if peer in renewals and look.holds(now_s, renewals[peer])}
         asked = [peer for peer in renewals if peer not in known]
-        answers = await asyncio.gather(*(self._accepts(peer.endpoint) for peer in asked))
+        answers = await asyncio.gather(*(self._accepts(peer.endpoint) for peer in asked)) if asked else []
         found = known | {peer: _Look(now_s, answer, renewals[peer]) for peer, answer in zip(asked, answers, strict=True)}
         others = {*listed, *self._peers.live(tls=not tls)}
         self._found = {peer: look for peer, look in self._found.items() if peer in others} | found

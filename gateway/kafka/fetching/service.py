@@ -77,8 +77,10 @@ class FetchService:
             call.code = next((one.code for one in found if one.code), ErrorCode.NONE)
             if is_enough or left_s <= 0 or self._end.given or not asked:
                 return encode_fetch_answer(call.version, found, throttle_ms=call.throttle_ms)
-            await wait_any(seen, left_s)
+            has_moved = await wait_any(seen, left_s)
             await call.check_again()
+            if not has_moved:  # most waits end so: nothing is looked at again
+                return encode_fetch_answer(call.version, found, throttle_ms=call.throttle_ms)
 
     async def _topic(self, name: str, call: KafkaCall) -> Topic | ErrorCode:
         try:
@@ -104,16 +106,16 @@ class FetchService:
                 partition = TopicPartition(topic.record.incarnation, one.partition)
                 batches = self._batches(partition, start, place.high_watermark, min(one.bytes_max, bytes_max))
                 is_part = is_part or (batches[-1].limit_offset if batches else start) < place.high_watermark
-                place = replace(place, records=[batch.data for batch in batches])
+                if batches:
+                    place = replace(place, records=[batch.data for batch in batches])
             bytes_max -= place.records_bytes
             found.append(place)
         return found, is_part
 
     async def _place(self, topic: Topic | ErrorCode, asked: _Asked) -> FetchedPartition:
         """What is said of a partition beside its records."""
-        place = FetchedPartition(topic=asked.topic, partition=asked.partition)
         if isinstance(topic, ErrorCode):
-            return replace(place, code=topic)
+            return FetchedPartition(topic=asked.topic, partition=asked.partition, code=topic)
         try:
             if not 0 <= asked.partition < topic.settings.queues:
                 raise KafkaRefusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{asked.topic} has no partition {asked.partition}")
@@ -122,12 +124,18 @@ class FetchService:
             if asked.offset > limit:  # another gateway may have appended what it has
                 await topic.tail.catch_up()
                 if not topic.is_current:
-                    return replace(place, code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                    raise KafkaRefusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{asked.topic} was deleted")
                 limit = topic.tail.state.next_offsets[asked.partition]
         except (KafkaRefusal, PenstockError) as error:
-            return replace(place, code=refusal_of(error).code)
-        place = replace(place, high_watermark=limit, last_stable_offset=limit, log_start_offset=earliest)
-        return place if earliest <= asked.offset <= limit else replace(place, code=ErrorCode.OFFSET_OUT_OF_RANGE)
+            return FetchedPartition(topic=asked.topic, partition=asked.partition, code=refusal_of(error).code)
+        return FetchedPartition(
+            topic=asked.topic,
+            partition=asked.partition,
+            code=ErrorCode.NONE if earliest <= asked.offset <= limit else ErrorCode.OFFSET_OUT_OF_RANGE,
+            high_watermark=limit,
+            last_stable_offset=limit,
+            log_start_offset=earliest,
+        )
 
     async def _starts(
         self, asked: Sequence[_Asked], topics: dict[str, Topic | ErrorCode], places: Sequence[FetchedPartition]

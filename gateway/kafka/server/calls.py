@@ -37,13 +37,16 @@ from ..wire.produce import parse_produce
 from ..wire.reading import malformed
 from ..wire.refusals import Answer, refused
 from .limits import OTHERS_BYTES_MAX
-from .session import KafkaSession
+from .session import DecodedRequest, KafkaSession
 
 log = logging.getLogger("penstock.gateway")
 
 _CHECK_AGAIN_S: Final = 1.0
 """The session of a call that took longer is looked at again before the answer."""
 _THROTTLE: Final = "throttle_time_ms"
+_REPEATED: Final = frozenset({ApiKey.FETCH, ApiKey.HEARTBEAT})
+"""What clients that wait ask again and again in the same words. Their handlers leave a request as it is."""
+_REPEATED_BYTES_MAX: Final = 1_024
 _OURS: Final = frozenset({ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.KAFKA_STORAGE_ERROR})
 """Failures of the gateway or the store."""
 
@@ -248,7 +251,13 @@ def _decoded(call: KafkaCall, header: RequestHeader, frame: memoryview) -> Reque
         raise malformed(f"{call.api.name} has {len(body)} bytes, and may have {OTHERS_BYTES_MAX}")
     if call.api.key == ApiKey.PRODUCE:
         return parse_produce(call.version, body)
-    return decode_request(call.api, call.version, body)
+    if call.api.key not in _REPEATED or len(body) > _REPEATED_BYTES_MAX:
+        return decode_request(call.api, call.version, body)
+    last = call.session.last
+    if last is None or (last.key, last.version) != (call.api.key, call.version) or last.body != body:
+        last = DecodedRequest(call.api.key, call.version, bytes(body), decode_request(call.api, call.version, body))
+        call.session.last = last
+    return last.request
 
 
 def _encoded(call: KafkaCall, answer: Answer) -> list[Buffer]:

@@ -4,6 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class DecodedRequest:
+    """A request that is likely to come again word for word, so that it need not be decoded again."""
+
+    key: int
+    """The number of its API."""
+    version: int
+    body: bytes
+    request: Any
 
 
 @dataclass(slots=True)
@@ -26,6 +38,8 @@ class KafkaSession:
     """The proof of identity under way, between its messages."""
     is_ending: bool = False
     """Whether the connection is closed behind the answer to the call under way."""
+    last: DecodedRequest | None = field(default=None, repr=False)
+    """The last request of a client that waits."""
     producing: asyncio.Lock = field(default_factory=asyncio.Lock, repr=False)
     """Held while the batches of a request join what is appended, so that they do in the order of requests."""
 

@@ -26,10 +26,10 @@ class Signal:
         self._waiting.discard(waiting)
 
 
-async def wait_any(seen: Sequence[tuple[Signal, int]], timeout_s: float) -> None:
-    """Return when one of the signals was given more often than was seen, or after the time."""
+async def wait_any(seen: Sequence[tuple[Signal, int]], timeout_s: float) -> bool:
+    """Return when one of the signals was given more often than was seen, or after the time: whether one was."""
     if any(signal.given != count for signal, count in seen):
-        return
+        return True
     loop = asyncio.get_running_loop()
     waiting: asyncio.Future[None] = loop.create_future()
     timer = loop.call_later(timeout_s, _wake, waiting)
@@ -41,6 +41,7 @@ async def wait_any(seen: Sequence[tuple[Signal, int]], timeout_s: float) -> None
         timer.cancel()
         for signal, _ in seen:
             signal.remove(waiting)
+    return any(signal.given != count for signal, count in seen)
 
 
 def _wake(waiting: asyncio.Future[None]) -> None:

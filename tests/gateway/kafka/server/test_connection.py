@@ -26,6 +26,7 @@ from penstock.log.errors import InvalidArgument, StoreUnavailable, TopicNotFound
 from penstock.log.limits import KIB, MIB
 from tests.gateway.certificates import write_certificate
 from tests.gateway.kafka.stage import stage, until
+from tests.gateway.kafka.wire.group_requests import GROUP_REQUESTS, group_request
 from tests.gateway.kafka.wire.test_records_by_hand import produce_request
 
 ORDERS = struct.pack(">ih", 1, 6) + b"orders"
@@ -520,3 +521,27 @@ async def test_both_ports_answer_and_a_changed_certificate_is_taken(tmp_path: Pa
         assert await asks(on.server.tls_port, second)
         with pytest.raises(ssl.SSLCertVerificationError):
             await asks(on.server.tls_port, first)
+
+
+async def test_a_request_that_repeats_the_last_one_is_understood_as_that_and_no_other_is() -> None:
+    asked: list[tuple[int, Any]] = []
+
+    async def heartbeat(request: Any, call: KafkaCall) -> dict[str, object]:
+        asked.append((call.version, request.generation_id))
+        return {"throttle_time_ms": 0, "error_code": 0}
+
+    bodies = {
+        (version, generation): group_request(
+            ApiKey.HEARTBEAT, version, {**GROUP_REQUESTS[ApiKey.HEARTBEAT], "generation_id": generation}
+        ).encode()
+        for version in (2, 3)
+        for generation in (1, 2)
+    }
+    sent = [(3, 1), (3, 1), (3, 2), (2, 2), (2, 2), (3, 1)]
+    async with stage({ApiKey.HEARTBEAT: heartbeat}) as on:
+        one, other = await on.client(), await on.client()
+        for version, generation in sent:
+            for client in (one, other):
+                client.send(ApiKey.HEARTBEAT, version, bodies[version, generation])
+                await client.answer()
+    assert asked == [each for each in sent for _ in range(2)]
