@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
+from collections.abc import Sequence
 from typing import Final
 
 from ...server.check_finding import CheckFailed
@@ -18,11 +19,20 @@ _MECHANISM: Final = "SCRAM-SHA-512"
 _HASH: Final = HASHES[_MECHANISM]
 
 
+async def mechanisms(client: CheckClient) -> Sequence[str]:
+    """The ways to prove a name; none where nobody is asked. Raises as `CheckClient.ask`."""
+    if ApiKey.SASL_HANDSHAKE not in client.highest:
+        return ()
+    return tuple((await client.ask(ApiKey.SASL_HANDSHAKE, {"mechanism": _MECHANISM})).mechanisms)
+
+
 async def prove(client: CheckClient, name: str, secret: str, nonce: str) -> str:
     """The mechanism by which the name was proved. Raises `CheckFailed`, and as `CheckClient.ask`."""
-    offered = (await client.ask(ApiKey.SASL_HANDSHAKE, {"mechanism": _MECHANISM})).mechanisms
+    offered = await mechanisms(client)
+    if not offered:
+        raise CheckFailed("it asks nobody who he is, so an access key is refused", "Start it with --access-key-file")
     if _MECHANISM not in offered:
-        raise CheckFailed(f"it offers {', '.join(offered) or 'nothing'}, and not {_MECHANISM}")
+        raise CheckFailed(f"it offers {', '.join(offered)}, and not {_MECHANISM}")
     first = f"n={name},r={nonce}"
     challenge = await _told(client, f"{_HEADER}{first}")
     last, expected = scram_proof(secret, first, challenge)

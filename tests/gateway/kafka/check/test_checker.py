@@ -52,6 +52,12 @@ async def test_a_gateway_that_is_well() -> None:
         assert "billing" not in await gateway.lake.coordination.groups.all(), "it makes no group"
 
 
+async def test_an_access_key_where_nobody_asks_for_one() -> None:
+    async with served() as gateway:
+        found = problems(await findings(gateway, access_key="shop", secret=secret_of("shop")))
+        assert found == {"identity": "it asks nobody who he is, so an access key is refused"}
+
+
 async def test_without_sending_nothing_is_written() -> None:
     async with served() as gateway:
         await gateway.lake.create_topic("orders", TopicSettings(queues=1))
