@@ -111,7 +111,7 @@ class KafkaChecker:
         return f"{self._target.access_key}, by {mechanism} in {self._took(started_s)}"
 
     async def _asks_for_proof(self) -> bool:
-        """On a connection of its own: where nobody is asked, the question ends it."""
+        """The question has a connection of its own, as it ends that where nobody is asked."""
         client = await CheckClient.connect(self._target.place, self._target.tls)
         try:
             await client.versions()

@@ -1,4 +1,4 @@
-"""The Compose file of the gateway's demo, as far as it can be checked without Docker."""
+"""The Compose files of the gateways' demos, as far as they can be checked without Docker."""
 
 from __future__ import annotations
 
@@ -36,6 +36,41 @@ def taken(words: list[str]) -> None:
 @pytest.mark.parametrize("name", OF_PENSTOCK)
 def test_a_service_is_called_as_the_command_takes_it(name: str) -> None:
     taken(SERVICES[name]["command"])
+
+
+KAFKA: dict[str, Any] = yaml.safe_load((FOLDER / "kafka.compose.yaml").read_text())
+KAFKA_SERVICES: dict[str, dict[str, Any]] = KAFKA["services"]
+
+
+@pytest.mark.parametrize(
+    "name", [name for name, one in KAFKA_SERVICES.items() if one.get("image") == "penstock" and "entrypoint" not in one]
+)
+def test_a_service_of_kafka_is_called_as_the_command_takes_it(name: str) -> None:
+    taken(KAFKA_SERVICES[name]["command"])
+
+
+def test_gateways_of_kafka_are_reached_by_what_clients_are_told() -> None:
+    gateways = ["kafka-1", "kafka-2"]
+    said = {KAFKA_SERVICES[name]["command"][0] for name in ("sender", "reader-1", "reader-2")}
+    topic, told = KAFKA_SERVICES["topic"]["command"][2], []
+    for name in gateways:
+        service = KAFKA_SERVICES[name]
+        words = service["command"]
+        assert words[words.index("--address") + 1] == name, "a service's name leads to it"
+        port = words[words.index("--port") + 1]
+        assert service["ports"] == [f"{port}:{port}"], "the same for clients at the host"
+        told.append(f"{name}:{port}")
+        check = service["healthcheck"]["test"]
+        assert check[:2] == ["CMD", "penstock"]
+        assert check[5] == told[-1]
+        taken(check[2:])
+    assert said == {",".join(told)}
+    for name in ("sender", "reader-1", "reader-2"):
+        service = KAFKA_SERVICES[name]
+        assert service["command"][1] == topic
+        assert {*service["depends_on"]} == {*gateways}
+        assert (FOLDER / service["entrypoint"][1].removeprefix("/demo/")).exists()
+    assert KAFKA_SERVICES["store"]["image"].partition(":")[2] in VERSITYGW.name
 
 
 def test_a_wrong_word_would_be_noticed() -> None:

@@ -81,11 +81,12 @@ def test_the_alert_of_full_cells_knows_how_large_they_may_be() -> None:
 
 
 def deployments() -> dict[str, dict[str, Any]]:
-    found = [one for path in (FOLDER / "kubernetes").iterdir() for one in documents(path) if one["kind"] == "Deployment"]
+    kinds = ("Deployment", "StatefulSet")
+    found = [one for path in (FOLDER / "kubernetes").iterdir() for one in documents(path) if one["kind"] in kinds]
     return {one["metadata"]["name"]: one for one in found}
 
 
-@pytest.mark.parametrize("name", ["billing-worker", "penstock-gateway", "penstock-maintain"])
+@pytest.mark.parametrize("name", ["billing-worker", "penstock-gateway", "penstock-kafka", "penstock-maintain"])
 def test_an_example_is_called_as_the_command_takes_it(name: str) -> None:
     (container,) = deployments()[name]["spec"]["template"]["spec"]["containers"]
     command, *words = container["args"]
@@ -97,7 +98,7 @@ def test_an_example_is_called_as_the_command_takes_it(name: str) -> None:
     found.make_context(command, list(words), parent=context)  # raises for what it does not take
 
 
-@pytest.mark.parametrize("name", ["billing-worker", "penstock-gateway", "penstock-maintain"])
+@pytest.mark.parametrize("name", ["billing-worker", "penstock-gateway", "penstock-kafka", "penstock-maintain"])
 def test_metrics_are_found(name: str) -> None:
     template = deployments()[name]["spec"]["template"]
     (container,) = template["spec"]["containers"]
@@ -130,6 +131,33 @@ def test_the_gateway_is_probed_and_scaled() -> None:
     secrets = {one["metadata"]["name"] for one in documents(FOLDER / "kubernetes" / "gateway.yaml") if one["kind"] == "Secret"}
     assert {one["secret"]["secretName"] for one in gateway["volumes"] if "secret" in one} == secrets
     assert gateway["terminationGracePeriodSeconds"] > 20 + 30, "its drain, and what follows"
+
+
+def test_each_gateway_of_kafka_has_a_name_of_its_own() -> None:
+    documents_of = documents(FOLDER / "kubernetes" / "kafka-gateway.yaml")
+    named = {(one["kind"], one["metadata"]["name"]): one for one in documents_of}
+    spec = deployments()["penstock-kafka"]["spec"]
+    pods, services = spec["template"]["spec"], {name: one["spec"] for (kind, name), one in named.items() if kind == "Service"}
+    (container,) = pods["containers"]
+    said = dict(word.removeprefix("--").split("=", 1) for word in container["args"][2:] if "=" in word)
+    assert services[spec["serviceName"]]["clusterIP"] == "None"
+    assert said["address"] == f"$(POD_NAME).{spec['serviceName']}.example.svc.cluster.local"
+    assert {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}} in container["env"]
+    ports = {one["name"]: one["containerPort"] for one in container["ports"]}
+    for service in services.values():
+        assert service["selector"] == spec["selector"]["matchLabels"]
+        assert [(one["port"], one["targetPort"]) for one in service["ports"]] == [(int(said["tls-port"]), "tls")], (
+            "as clients are told"
+        )
+    assert ports["tls"] == int(said["tls-port"])
+    assert container["readinessProbe"]["tcpSocket"] == {"port": "tls"}
+    mounted = {one["mountPath"] for one in container["volumeMounts"]}
+    assert {str(Path(said[name]).parent) for name in ("tls-cert", "tls-key", "access-key-file")} <= mounted
+    scaled = named["HorizontalPodAutoscaler", "penstock-kafka"]["spec"]["scaleTargetRef"]
+    assert (scaled["kind"], scaled["name"]) == ("StatefulSet", "penstock-kafka")
+    secrets = {name for kind, name in named if kind == "Secret"}
+    assert {one["secret"]["secretName"] for one in pods["volumes"] if "secret" in one} == secrets
+    assert pods["terminationGracePeriodSeconds"] > 20 + 30, "its drain, and what follows"
 
 
 def test_names_in_the_examples_lead_somewhere() -> None:
