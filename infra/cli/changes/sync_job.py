@@ -67,20 +67,21 @@ def main() -> int:
             status = run.status
             stopped = {table: [asdict(stop) for stop in stops] for table, stops in status.stopped.items()}
             cut = status.cut
-            tell(
-                "end",
-                cuts=options.cuts,
-                cut=None if cut is None else cut.number,
-                places={} if cut is None else cut.places,
-                batches=status.batches,
-                events=status.events,
-                rejected=status.rejected,
-                nulled=status.nulled,
-                stopped=stopped,
-                unmatched=status.unmatched,
-            )
             if spark is not None:
                 spark.stop()
+        # Told last: the parent ends this process then.
+        tell(
+            "end",
+            cuts=options.cuts,
+            cut=None if cut is None else cut.number,
+            places={} if cut is None else cut.places,
+            batches=status.batches,
+            events=status.events,
+            rejected=status.rejected,
+            nulled=status.nulled,
+            stopped=stopped,
+            unmatched=status.unmatched,
+        )
     except Exception as error:  # noqa: BLE001 - the parent tells the user
         tell("error", error=base64.b64encode(pickle.dumps(as_ours(error, task["options"]["into"]))).decode())
         return 1

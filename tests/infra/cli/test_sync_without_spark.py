@@ -76,6 +76,25 @@ def test_events_that_lie_behind_are_told_of(penstock: Penstock, lake: Path, tmp_
     assert penstock("sync", TOPIC, "--status", "--json").rows[0]["behind"] == {"bills": 1}
 
 
+def test_nothing_is_left_once_the_end_is_told(lake: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    send(str(lake), EVENTS)
+    options = {"into": str(tmp_path / "targets"), "trigger": 3600, "table_options": {}}
+    task = {"lake": str(lake), "topic": TOPIC, "coordination": None, "engine": "deltalake", "s3": None, "options": options}
+    left = tmp_path / "temporary"
+    left.mkdir()
+    with TemporaryFile() as noise:
+        monkeypatch.setenv("TMPDIR", str(left))
+        with _started(task, noise) as job:
+            reports = job.reports()
+            assert next(reports)["report"] == "running"
+            [scratch] = left.iterdir()
+            for number in range(5_000):  # so that it takes its time to remove them
+                (scratch / str(number)).touch()
+            job.stop()
+            found = {report["report"]: [*left.iterdir()] for report in reports}
+            assert found["end"] == []
+
+
 def test_a_word_to_stop_that_comes_before_the_sync_runs_is_heard(lake: Path, tmp_path: Path) -> None:
     send(str(lake), EVENTS)
     options = {"into": str(tmp_path / "targets"), "trigger": 3600, "table_options": {}}
