@@ -13,8 +13,8 @@ from ..server.options import Endpoint
 from .registry import PeerRegistry
 from .rendezvous import Peer
 
-KNOWN_S: Final = 3.0
-"""What was found counts for so long."""
+KNOWN_S: Final = 0.5
+"""An acceptance counts for so long. Clients whose gateway died ask the others twice within a second, and some then give their groups up."""
 _CONNECT_S: Final = 1.0
 
 
