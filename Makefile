@@ -162,7 +162,7 @@ kafka-chaos: $(INSTALLED) servers ## three Kafka gateways and their store killed
 	$(PY) -m tests.gateway.kafka.chaos.play --messages $(or $(MESSAGES),1000000) $(ARGS)
 
 .PHONY: kafka-suites
-kafka-suites: $(INSTALLED) java ## the suites of librdkafka and franz-go, and Kafka's tools, at the gateway, beside what is expected (ARGS="librdkafka --only 0012")
+kafka-suites: $(INSTALLED) java ## the suites of librdkafka, franz-go, kafka-go and sarama, and Kafka's tools, at the gateway, beside what is expected (ARGS="librdkafka --only 0012")
 	@infra/scripts/setup_kafka_suites.sh
 	$(PY) -m tests.gateway.kafka.suites $(ARGS)
 

@@ -1,6 +1,6 @@
 """The suites of Kafka's clients against a gateway: what passes, fails and is skipped, beside what is expected (`expected.toml`).
 
-    python -m tests.gateway.kafka.suites [librdkafka kgo tools] [--only 0012 0030] [--address HOST:PORT] [--at-once 4]
+    python -m tests.gateway.kafka.suites [librdkafka kgo kafka-go sarama tools] [--only 0012 0030] [--address HOST:PORT] [--at-once 4]
 
 Ends with 1 where something failed that is expected to pass. What tests printed is in the folder that is named at the end.
 """
@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.gateway.gateways import gateway
-from tests.gateway.kafka.suites import kgo, librdkafka, tools
+from tests.gateway.kafka.suites import librdkafka, tools
+from tests.gateway.kafka.suites.go_tests import KAFKA_GO, KGO, SARAMA
 from tests.gateway.kafka.suites.outcomes import Outcome, expectations, is_worse, table
 
 
@@ -33,7 +34,9 @@ class Suite:
 
 SUITES: Mapping[str, Suite] = {
     "librdkafka": Suite(librdkafka.FOLDER, librdkafka.play, at_once=8),
-    "kgo": Suite(kgo.FOLDER, kgo.play, at_once=8),
+    "kgo": Suite(KGO.folder, KGO.play, at_once=8),
+    "kafka-go": Suite(KAFKA_GO.folder, KAFKA_GO.play, at_once=4),
+    "sarama": Suite(SARAMA.folder, SARAMA.play, at_once=1),  # its tests share topics
     "tools": Suite(tools.FOLDER, tools.play, at_once=1),  # one reads what another wrote
 }
 

@@ -12,6 +12,9 @@ from pathlib import Path
 SUITES = Path(os.environ.get("PENSTOCK_CACHE") or Path.home() / ".cache" / "penstock") / "kafka-suites"
 """What `infra/scripts/setup_kafka_suites.sh` builds."""
 
+KAFKA_VERSION = "4.2.0"
+"""The version that tests take a gateway for."""
+
 
 @dataclass(frozen=True)
 class Ended:
