@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
+from weakref import WeakValueDictionary
 
 from ...aio import Lake
 from ...coordinator import GroupSettings
 from ...log import TopicExists, TopicNotFound, TopicSettings
+from ...log.topic.records import read_record
+from ...log.topic.settings import TopicRecord
 from ...log.topic.topics import Topic
 from ..server.options import GatewayOptions
 
@@ -19,6 +23,7 @@ class TopicDirectory:
         self._lake = lake
         self._options = options
         self._new_topics = new_topics or TopicSettings()
+        self._open: WeakValueDictionary[str, Topic] = WeakValueDictionary()
 
     async def topic(self, name: str) -> Topic:
         """Raises `TopicNotFound`, unless unknown topics are made."""
@@ -33,7 +38,20 @@ class TopicDirectory:
 
     async def known_topic(self, name: str) -> Topic:
         """Raises `TopicNotFound`."""
-        return await self._lake.topic(name)
+        topic = self._open[name] = await self._lake.topic(name)
+        return topic
+
+    async def renew(self, topic: Topic) -> None:
+        """Go by the topic's settings as they are now: another gateway may have altered them."""
+        found = await read_record(self._lake.store, topic.paths)
+        if found is not None:
+            topic.note_altered(found[0])
+
+    def note(self, records: Mapping[str, TopicRecord]) -> None:
+        """The same for all topics, of which the records were read just now."""
+        for name, topic in list(self._open.items()):
+            if name in records:
+                topic.note_altered(records[name])
 
     async def group(self, name: str) -> GroupSettings | None:
         """None: there is no group, and none is made."""

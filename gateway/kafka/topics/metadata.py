@@ -123,6 +123,7 @@ class MetadataService:
             return self._listed[1]
         changes = self._changes
         known = await self._lake.topics(damaged="skip")
+        self._names.note(known)
         names = {name: record.incarnation for name, record in known.items() if INTERNAL not in name}
         if changes == self._changes:  # else the list may be older than what this gateway made or deleted meanwhile
             self._listed = (now_s, names)
@@ -196,6 +197,7 @@ class MetadataService:
             if not self._is_looked_at(name, topic):
                 with suppress(PenstockError):  # a store that is down hides no topics
                     await topic.tail.catch_up()
+                    await self._names.renew(topic)
                     self._looked_s[name] = self._clock.monotonic_s()
                 topic = await self._found(name, creates=creates)
         if self._listed is not None and name not in self._listed[1]:

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 import pytest
+from kafka.protocol.metadata import MetadataRequest
 from kafka.protocol.producer import ProduceResponse
 
 from penstock.gateway.kafka.gateway import KafkaGateway
@@ -122,3 +123,20 @@ async def test_a_producer_in_a_transaction_is_told_that_there_are_none() -> None
         refused = await told(asking, [Record()], transactional_id="billing")
         assert refused.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
         assert "no transactions" in refused.error_message
+
+
+@pytest.mark.parametrize("topics", [None, ["orders"]])
+async def test_a_gateway_goes_by_the_configs_that_another_one_set(
+    topics: list[str] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From its next look at the topic on: when a client asks for metadata, after some seconds, which pass at once here."""
+    monkeypatch.setattr("penstock.gateway.kafka.topics.metadata._NAMES_S", -1.0)
+    store = MemoryStore()
+    async with served(store) as one, served(store) as other, client(other) as asking:
+        await one.lake.create_topic("orders", MIXED)
+        assert (await told(asking, [Record(key=None)])).error_code == ErrorCode.NONE
+        await one.lake.alter_topic("orders", configs=(("cleanup.policy", "compact"),))
+        named = None if topics is None else [MetadataRequest.MetadataRequestTopic(name=name) for name in topics]
+        asking.send(ApiKey.METADATA, 4, MetadataRequest(version=4, topics=named, allow_auto_topic_creation=False).encode())
+        await asking.answer()
+        assert (await told(asking, [Record(key=None)])).error_code == ErrorCode.INVALID_RECORD
