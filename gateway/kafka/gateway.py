@@ -45,7 +45,7 @@ class KafkaGateway(ProtocolGateway):
         self.topic_directory = TopicDirectory(lake, self.options, new_topics=self.options.new_topics)
         self._cache, self._followers = BatchCache(), TopicFollowers(runtime.clock)
         self._produce = ProduceService(lake, self.topic_directory, self._cache, self.metrics)
-        self._fetch = FetchService(self.topic_directory, self._cache, self._followers, runtime)
+        self._fetch = FetchService(self.topic_directory, self._cache, self._followers, runtime, self.metrics)
         self.authorizer: SaslAuthorizer | None = None
         reachable = ReachablePeers(self.peers, runtime.clock)
         limits = GroupLimits(initial_delay_s=self.options.initial_rebalance_delay.total_seconds())

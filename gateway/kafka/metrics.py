@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...log.metrics import gauge, histogram
+from ...log.metrics import counter, gauge, histogram
 
 CONNECTIONS = gauge("kafka_server_socket_server_metrics_connection_count", "Open connections", labels=())
 UP = gauge("penstock_kafka_gateway_up", "1 while the gateway serves calls, 0 while it ends", labels=())
@@ -13,4 +13,11 @@ REQUEST_LATENCY = histogram(
     labels=("request_code", "response_code"),
 )
 
-CATALOGUE = (CONNECTIONS, UP, REQUEST_LATENCY)
+FETCHED_BYTES = counter(
+    "kafka_server_brokertopicmetrics_bytesout_total",
+    "Record batches in answers of Fetch, as they are sent",
+    "By",
+    labels=("topic",),
+)
+
+CATALOGUE = (CONNECTIONS, UP, REQUEST_LATENCY, FETCHED_BYTES)

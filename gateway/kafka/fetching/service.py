@@ -9,10 +9,12 @@ from typing import Final
 from ....coordinator.access.grants import Verb
 from ....log import PenstockError
 from ....log.limits import MIB
+from ....log.metrics import Counter, Metrics
 from ....log.read.reader import Reader
 from ....log.runtime.runtime import Runtime
 from ....log.topic.topics import Topic
 from ...topics.directory import TopicDirectory
+from ..metrics import FETCHED_BYTES
 from ..server.calls import KafkaCall
 from ..tail.batch_cache import BatchCache, CachedBatch, TopicPartition
 from ..tail.epochs import check_epoch
@@ -45,7 +47,12 @@ class _Asked:
 class FetchService:
     """Answers Fetch: with batches at hand where there are, and without sessions, so that any gateway can answer any request."""
 
-    def __init__(self, names: TopicDirectory, cache: BatchCache, followers: TopicFollowers, runtime: Runtime) -> None:
+    def __init__(
+        self, names: TopicDirectory, cache: BatchCache, followers: TopicFollowers, runtime: Runtime, metrics: Metrics
+    ) -> None:
+        self._metrics = metrics
+        self._counted: dict[str, Counter] = {}
+        """The bytes that were fetched, by topic."""
         self._names, self._cache, self._followers, self._clock = names, cache, followers, runtime.clock
         self._reader = LogBatchReader(cache, runtime)
         self._end = Signal()
@@ -76,11 +83,20 @@ class FetchService:
             is_enough = size_bytes >= min(request.min_bytes, bytes_max) or is_part or any(one.code for one in found)
             call.code = next((one.code for one in found if one.code), ErrorCode.NONE)
             if is_enough or left_s <= 0 or self._end.given or not asked:
-                return encode_fetch_answer(call.version, found, throttle_ms=call.throttle_ms)
+                return self._answer(found, call)
             has_moved = await wait_any(seen, left_s)
             await call.check_again()
             if not has_moved:  # most waits end so: nothing is looked at again
-                return encode_fetch_answer(call.version, found, throttle_ms=call.throttle_ms)
+                return self._answer(found, call)
+
+    def _answer(self, found: Sequence[FetchedPartition], call: KafkaCall) -> Sequence[Buffer]:
+        for one in found:
+            if size_bytes := one.records_bytes:
+                counted = self._counted.get(one.topic)
+                if counted is None:
+                    counted = self._counted[one.topic] = self._metrics.counter(FETCHED_BYTES, topic=one.topic)
+                counted.add(size_bytes)
+        return encode_fetch_answer(call.version, found, throttle_ms=call.throttle_ms)
 
     async def _topic(self, name: str, call: KafkaCall) -> Topic | ErrorCode:
         try:

@@ -10,12 +10,16 @@ from typing import Any
 import pytest
 from kafka.protocol.consumer import FetchRequest, FetchResponse
 
-from penstock import Message
+from penstock import Message, aio
 from penstock.aio import TopicSettings
 from penstock.gateway.kafka.gateway import KafkaGateway
+from penstock.gateway.kafka.metrics import FETCHED_BYTES
+from penstock.gateway.kafka.options import KafkaOptions
 from penstock.gateway.kafka.wire.apis import ApiKey
 from penstock.gateway.kafka.wire.errors import ErrorCode
 from penstock.log.limits import KIB
+from penstock.log.metrics import MemoryMetrics
+from penstock.log.stores import MemoryStore
 from tests.gateway.kafka.serving import served
 from tests.gateway.kafka.stage import Client, until
 
@@ -120,3 +124,18 @@ async def test_who_found_the_cache_full_of_what_others_read_comes_again_at_once(
         assert (part.error_code, part.high_watermark, part.records) == (ErrorCode.NONE, 1, b"")
         gateway._cache._bytes_max = bytes_max
         assert (await fetched(asking, "orders")).records
+
+
+async def test_what_is_fetched_is_counted_by_topic() -> None:
+    metrics = MemoryMetrics()
+    async with (
+        aio.connect(store=MemoryStore(), coordination="store", maintenance=False) as lake,
+        KafkaGateway(lake, KafkaOptions(port=0), metrics=metrics) as gateway,
+        client(gateway) as one,
+    ):
+        await lake.create_topic("orders", TopicSettings(queues=1))
+        producer = await lake.producer("orders")
+        await producer.send(Message(b"paid"))
+        sizes = [len((await fetched(one, "orders")).records) for _ in range(2)]
+        (counted,) = [sample for sample in metrics.samples() if sample.metric is FETCHED_BYTES]
+        assert (counted.labels, counted.value) == (("orders",), sum(sizes))
