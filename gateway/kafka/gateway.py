@@ -48,7 +48,10 @@ class KafkaGateway(ProtocolGateway):
         self._fetch = FetchService(self.topic_directory, self._cache, self._followers, runtime, self.metrics)
         self.authorizer: SaslAuthorizer | None = None
         reachable = ReachablePeers(self.peers, runtime.clock)
-        limits = GroupLimits(initial_delay_s=self.options.initial_rebalance_delay.total_seconds())
+        limits = GroupLimits(
+            initial_delay_s=self.options.initial_rebalance_delay.total_seconds(),
+            gather_commits_s=self.options.gather_commits.total_seconds(),
+        )
         self.groups = GroupCoordinator(lake.coordination, runtime.clock, reachable, is_counted=self.peers.is_counted, limits=limits)
         handlers = {**self._handlers(reachable), ApiKey.SASL_HANDSHAKE: no_sasl, ApiKey.SASL_AUTHENTICATE: no_sasl}
         if (access := self.options.access) is not None and self.principals is not None:

@@ -11,6 +11,7 @@ from ...log.limits import MIB, TopicLimits
 from ...log.message.routing_type import Routing
 from ..server.options import GatewayOptions
 
+GATHER_COMMITS_MAX = timedelta(seconds=10)
 NEW_TOPICS = TopicSettings(
     message_type=MessageType.MIXED,
     queues=4,
@@ -29,6 +30,8 @@ class KafkaOptions(GatewayOptions):
     """The settings of topics that clients make, where they state no others."""
     initial_rebalance_delay: timedelta = timedelta(seconds=3)
     """The time for which a new group waits for further members, so that it need not be balanced for each."""
+    gather_commits: timedelta = timedelta(0)
+    """Commits of a stable group's members are written no sooner than so long after the last ones, together. The answer is after the write."""
     session_lifetime: timedelta = timedelta(hours=1)
     """The time after which a connection proves its principal again, or is closed."""
 
@@ -41,4 +44,12 @@ class KafkaOptions(GatewayOptions):
                 object=str(self.advertise),
                 expected="an address of each gateway, as clients speak with the one that leads a topic",
                 hint="name this gateway's own host: --address HOST. One address of all may still be the clients' bootstrap server",
+            )
+        if not timedelta(0) <= self.gather_commits <= GATHER_COMMITS_MAX:
+            raise InvalidArgument(
+                "commits cannot be gathered for so long",
+                operation="start the gateway",
+                expected=f"0 to {GATHER_COMMITS_MAX.total_seconds():g} s",
+                observed=f"{self.gather_commits.total_seconds():g} s",
+                hint="a client's heartbeats wait behind its commit, and it counts as dead without them",
             )

@@ -112,7 +112,13 @@ class CoordinatedGroup:
             if not future.done():
                 future.set_exception(self._lost())
                 future.exception()  # perhaps its client is gone
+        self._hurry()
         self._moved.set()
+
+    def _hurry(self) -> None:
+        """Let no commit wait for others: members wait for them before they join or leave."""
+        for one in self._positions.values():
+            one.hurry()
 
     def _lost(self) -> KafkaRefusal:
         return KafkaRefusal(ErrorCode.NOT_COORDINATOR, f"this gateway does not coordinate group {self.name}, or no longer")
@@ -182,6 +188,8 @@ class CoordinatedGroup:
             if step.is_durable:
                 await self._store(step.group)
             self.group = step.group
+            if self.group.state is not GroupState.STABLE:
+                self._hurry()
             for answer in step.answers:
                 future = self._calls.get(answer.call)
                 if future is not None and not future.done():
@@ -233,7 +241,8 @@ class CoordinatedGroup:
         self._check()
         if allowed != (self.group.generation, self._resets):
             raise KafkaRefusal(ErrorCode.ILLEGAL_GENERATION, f"group {self.name} has gone on meanwhile")
-        await self._guarded(positions.commit(queues))
+        shares = self.group.state is GroupState.STABLE and len(self.group.members) > 1
+        await self._guarded(positions.commit(queues, hurries=not shares))
 
     async def delete_positions(self, positions: TopicPositions, queues: Iterable[int]) -> None:
         self._check()
@@ -248,7 +257,15 @@ class CoordinatedGroup:
                 return None
             found = self._positions.get(topic)
             if found is None or found.position.since != known.since:
-                found = TopicPositions(self._cells, self._clock, group=self.name, topic=topic, position=known, epoch=self._epoch)
+                found = TopicPositions(
+                    self._cells,
+                    self._clock,
+                    group=self.name,
+                    topic=topic,
+                    position=known,
+                    epoch=self._epoch,
+                    gather_s=self._limits.gather_commits_s,
+                )
                 await self._guarded(found.open())
                 self._positions[topic] = found
             return found

@@ -1,9 +1,10 @@
-"""A group's positions on one topic at its coordinator. Commits that come during a write share the next one."""
+"""A group's positions on one topic at its coordinator. Commits that come during a write, or before the next one is due, share it."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from contextlib import suppress
 
 from msgspec.structs import replace
 
@@ -33,7 +34,14 @@ class CoordinationLost(KafkaRefusal):
 class TopicPositions:
     """The positions on one topic. Their cell is written with the coordinator's epoch first, after which no earlier coordinator can write it."""
 
-    def __init__(self, cells: Cells, clock: Clock, *, group: str, topic: str, position: Position, epoch: int) -> None:
+    def __init__(
+        self, cells: Cells, clock: Clock, *, group: str, topic: str, position: Position, epoch: int, gather_s: float = 0.0
+    ) -> None:
+        """``gather_s``: the time from one write to the next, if nobody is in a hurry."""
+        self._clock = clock
+        self._gather_s = gather_s
+        self._written_s = float("-inf")
+        self._hurried = asyncio.Event()
         self._cell = Document(cells, clock, positions_key(group, topic), POSITIONS_CELL, absent=CommittedPositions())
         self._where = f"{group}, {topic}"
         self._position = position
@@ -69,7 +77,7 @@ class TopicPositions:
                 self._next, self._waiting = None, {}
             await self._cell.change_known(lambda found: self._changed(found, {}))
 
-    async def commit(self, queues: Mapping[int, CommittedPosition]) -> None:
+    async def commit(self, queues: Mapping[int, CommittedPosition], *, hurries: bool = True) -> None:
         """Return when they are durable. Raises as `open`, and `KafkaRefusal` where the cell has no room for their texts."""
         if not has_room(committed(self._cell.value, {**self._waiting, **queues})):
             raise KafkaRefusal(
@@ -78,13 +86,21 @@ class TopicPositions:
         self._waiting.update(queues)
         if self._next is None:
             self._next = asyncio.get_running_loop().create_future()
+        if hurries:
+            self.hurry()
         ours = self._next
         if self._writing is None:
             self._writing = asyncio.ensure_future(self._write())
         await asyncio.shield(ours)
 
+    def hurry(self) -> None:
+        """Wait no longer for what may come."""
+        if self._next is not None:
+            self._hurried.set()
+
     async def settled(self) -> None:
         """Return when all commits that were accepted before are durable, or have failed. Whoever begins then misses none of them."""
+        self.hurry()
         while self._writing is not None:
             await asyncio.wait([self._writing])
 
@@ -96,13 +112,23 @@ class TopicPositions:
     async def _write(self) -> None:
         try:
             while self._next is not None:
+                await self._gather()
                 async with self._lock:
                     await self._write_waiting()
         finally:
             self._writing = None
 
+    async def _gather(self) -> None:
+        """Wait until the next write is due, or somebody is in a hurry."""
+        left_s = self._written_s + self._gather_s - self._clock.monotonic_s()
+        if left_s > 0:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(left_s):
+                    await self._hurried.wait()
+
     async def _write_waiting(self) -> None:
         told, taken = self._next, self._waiting
+        self._hurried.clear()
         if told is None:
             return  # a reset was carried out meanwhile
         self._next, self._waiting = None, {}
@@ -112,6 +138,7 @@ class TopicPositions:
             told.set_exception(error)
             told.exception()  # perhaps nobody waits any more
         else:
+            self._written_s = self._clock.monotonic_s()
             told.set_result(None)
 
     def _changed(self, found: CommittedPositions, taken: Mapping[int, CommittedPosition]) -> CommittedPositions:

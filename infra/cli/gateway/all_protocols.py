@@ -8,7 +8,7 @@ import click
 
 from ...terminal.log_options import log_options
 from ...terminal.session import CommandSession, group_options
-from .kafka import kafka_gateway, partitions_option
+from .kafka import gather_commits_option, kafka_gateway, partitions_option
 from .options import create_groups_option, listening_options, security_options, watching_options
 from .rocketmq import first_check_option, rocketmq_gateway, utc_option
 from .serving import run_gateways
@@ -22,6 +22,7 @@ _PORT = click.IntRange(0, 65535)
 @create_groups_option
 @first_check_option
 @partitions_option
+@gather_commits_option
 @security_options
 @click.option("--kafka-tls-port", type=_PORT, default=9093, show_default=True, help="The port of Kafka's protocol with TLS.")
 @utc_option

@@ -11,6 +11,7 @@ import click
 from ....log.errors import MissingDependency
 from ...terminal.log_options import log_options
 from ...terminal.session import CommandSession, group_options
+from ...terminal.values import DurationParam
 from .kafka_check import kafka_check
 from .options import listening_options, options_of, security_options, watching_options
 from .serving import CommandGateway, run_gateways
@@ -23,10 +24,20 @@ partitions_option = click.option(
     help="The queues of topics that Kafka's clients make without saying how many.",
 )
 
+gather_commits_option = click.option(
+    "--gather-commits",
+    type=DurationParam(),
+    default="0s",
+    show_default=True,
+    help="Write what the members of a stable group commit no sooner than so long after the last write, in one. Who commits waits for "
+    "it: set it where clients commit in the background, as most do each 5 s.",
+)
+
 
 @click.group("kafka", invoke_without_command=True)
 @listening_options(9092, topics="MIXED")
 @partitions_option
+@gather_commits_option
 @security_options
 @watching_options
 @log_options
@@ -53,5 +64,7 @@ def kafka_gateway(given: Mapping[str, Any]) -> CommandGateway:
         raise MissingDependency(
             "the gateway needs Kafka's protocol", operation="gateway", observed=str(error), hint="pip install 'penstock[kafka]'"
         ) from error
-    options = KafkaOptions(**options_of(given), new_topics=replace(NEW_TOPICS, queues=given["partitions"]))
+    options = KafkaOptions(
+        **options_of(given), new_topics=replace(NEW_TOPICS, queues=given["partitions"]), gather_commits=given["gather_commits"]
+    )
     return options, lambda lake, metrics: KafkaGateway(lake, options, metrics=metrics)

@@ -52,27 +52,31 @@ def measure_idle(options: Options) -> Iterator[Figure]:
 
 def measure_commits(options: Options) -> Iterator[Figure]:
     members, groups, seconds = options.scaled(100, 2), options.scaled(10, 1), options.scaled(60, 1)
-    runs = []
-    for _ in range(1 if options.small else options.repeats):
-        with _served("--s3") as server:
-            runs.append(asyncio.run(_committed(server, members, groups, seconds, small=options.small)))
-    yield Figure(
-        name=f"Kafka: {members} members of {groups} groups that commit each {_COMMIT_S:g} s: PUTs",
-        unit="a second",
-        values=[run.requests["put"] / seconds for run in runs],
-        requests={verb: round(count / seconds, 2) for verb, count in runs[-1].requests.items() if count},
-        per="a second",
-        target=_TARGET_PUTS,
-        note="cells in the bucket, S3 profile by the real clock; members commit at times of their own, and each commit is a step ahead",
+    note = (
+        "cells in the bucket, S3 profile by the real clock; members commit at times of their own, and each commit is a step ahead"
     )
+    for how, flags in (("as they come", ()), ("gathered for 6 s", ("--gather",))):
+        runs = []
+        for _ in range(1 if options.small else options.repeats):
+            with _served("--s3", *flags) as server:
+                runs.append(asyncio.run(_committed(server, members, groups, seconds, small=options.small)))
+        yield Figure(
+            name=f"Kafka: {members} members of {groups} groups that commit each {_COMMIT_S:g} s, written {how}: PUTs",
+            unit="a second",
+            values=[run.requests["put"] / seconds for run in runs],
+            requests={verb: round(count / seconds, 2) for verb, count in runs[-1].requests.items() if count},
+            per="a second",
+            target=_TARGET_PUTS,
+            note=note,
+        )
 
 
 @contextmanager
-def _served(option: str) -> Iterator[Served]:
+def _served(*options: str) -> Iterator[Served]:
     """A gateway of a lake with the topic."""
     with tempfile.TemporaryDirectory(prefix="penstock-bench-") as folder:
         asyncio.run(_create(Path(folder)))
-        with served(Path(folder), "--kafka", option) as server:
+        with served(Path(folder), "--kafka", *options) as server:
             yield server
 
 

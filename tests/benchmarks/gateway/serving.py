@@ -1,6 +1,6 @@
 """A server as a process of its own, so that its processor time is known: a gateway of a lake in a folder, or bare gRPC that echoes.
 
-    python -m tests.benchmarks.gateway.serving FOLDER [--objects | --s3 | --echo] [--kafka]
+    python -m tests.benchmarks.gateway.serving FOLDER [--objects | --s3 | --echo] [--kafka [--gather]]
 
 It prints a JSON line with its port, and one with what it used so far for each line that it reads. It ends with its input.
 """
@@ -16,6 +16,7 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -98,13 +99,16 @@ def store_of(folder: Path, *, s3: bool) -> ObjectStore:
 
 
 @asynccontextmanager
-async def _gateway(folder: Path, *, objects: bool, s3: bool, kafka: bool) -> AsyncIterator[tuple[int, CountingStore | None]]:
-    """``objects``: cells are objects of the store; ``s3``: they are, and the store is as slow as S3."""
+async def _gateway(
+    folder: Path, *, objects: bool, s3: bool, kafka: bool, gather: bool
+) -> AsyncIterator[tuple[int, CountingStore | None]]:
+    """``objects``: cells are objects of the store; ``s3``: they are, and the store is as slow as S3; ``gather``: commits for 6 s."""
     store = CountingStore(store_of(folder, s3=s3))
     coordination = "store" if objects or s3 else None
     async with aio.connect(store=store, coordination=coordination, maintenance=False) as lake:
         if kafka:
-            async with KafkaGateway(lake, KafkaOptions(port=0, create_topics=True)) as of_kafka:
+            options = KafkaOptions(port=0, create_topics=True, gather_commits=timedelta(seconds=6 if gather else 0))
+            async with KafkaGateway(lake, options) as of_kafka:
                 yield of_kafka.port, store
             return
         async with Gateway(lake, RocketMQOptions(port=0, create_groups=DeliveryOrder.CONCURRENT)) as of_rocketmq:
@@ -158,10 +162,14 @@ async def serve(running: AbstractAsyncContextManager[tuple[int, CountingStore | 
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("folder", type=Path)
-    for option in ("--objects", "--s3", "--echo", "--kafka"):
+    for option in ("--objects", "--s3", "--echo", "--kafka", "--gather"):
         parser.add_argument(option, action="store_true")
     given = parser.parse_args()
-    running = _echo() if given.echo else _gateway(given.folder, objects=given.objects, s3=given.s3, kafka=given.kafka)
+    running = (
+        _echo()
+        if given.echo
+        else _gateway(given.folder, objects=given.objects, s3=given.s3, kafka=given.kafka, gather=given.gather)
+    )
     asyncio.run(serve(running, sys.stdin, sys.stdout))
 
 

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from typing import Any
 
+import pytest
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
 from penstock.aio import TopicSettings
 from penstock.gateway.kafka.gateway import KafkaGateway
+from penstock.gateway.kafka.options import GATHER_COMMITS_MAX, KafkaOptions
 from penstock.log import MessageType
+from penstock.log.errors import InvalidArgument
 from penstock.log.stores import MemoryStore
 from tests.gateway.kafka.serving import place, producer, served, taken
 
@@ -84,3 +88,9 @@ async def test_members_go_on_at_another_gateway_and_keep_what_they_had() -> None
             assert values == list(range(COUNT, 2 * COUNT))
             await consuming.commit()
         assert (await staying.lake.describe_group(GROUP)).lag == 0
+
+
+@pytest.mark.parametrize("gather", [timedelta(seconds=-1), GATHER_COMMITS_MAX + timedelta(seconds=1)])
+def test_commits_are_not_gathered_for_longer_than_members_are_waited_for(gather: timedelta) -> None:
+    with pytest.raises(InvalidArgument, match="gathered"):
+        KafkaOptions(gather_commits=gather)

@@ -246,6 +246,8 @@ class GroupLimits:
 
     initial_delay_s: float = 3.0
     """An empty group waits so long for further members after each, as Kafka's ``group.initial.rebalance.delay.ms``."""
+    gather_commits_s: float = 0.0
+    """Commits of a stable group's members are written no sooner than so long after the last ones."""
     session_s_min: float = 6.0
     session_s_max: float = 1_800.0
     rebalance_s_max: float = 86_400.0

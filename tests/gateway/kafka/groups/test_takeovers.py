@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from penstock import aio
 from penstock.coordinator.cells.keys import classic_key, positions_key
 from penstock.gateway.kafka.groups.coordinator import HOLD_S
-from penstock.gateway.kafka.groups.membership.group import GroupState
+from penstock.gateway.kafka.groups.membership.group import GroupLimits, GroupState
 from penstock.gateway.kafka.wire.apis import ApiKey
 from penstock.gateway.kafka.wire.errors import ErrorCode
 from penstock.log import TopicSettings
@@ -246,3 +246,26 @@ async def test_a_takeover_that_fails_when_nobody_waits_any_more_is_no_error_of_t
         await gateway.close()
     gc.collect()
     assert not told
+
+
+async def test_gathered_commits_wait_for_one_another_and_for_nobody_who_joins_leaves_or_asks() -> None:
+    async with open_lake() as lake:
+        one = Gateway(lake, "g0", limits=GroupLimits(initial_delay_s=0.0, gather_commits_s=3_600.0))
+        a, b = Member(one), Member(one)
+        await a.enter()
+        for offset in (1, 2):
+            assert await a.commit("orders", {0: offset}) == {0: 0}, "a single member waits for nobody"
+        await together(a, b)
+        writes = Writes(one)
+        committing = [asyncio.ensure_future(each.commit("orders", {queue: 3})) for queue, each in enumerate((a, b))]
+        positions = one.coordinator.groups["billing"]._positions["orders"]
+        await until(lambda: len(positions._waiting) == 2)
+        assert POSITIONS not in writes.keys
+        assert await fetch(one, "billing", "orders", 0, 1) == {0: 3, 1: 3}
+        assert await asyncio.gather(*committing) == [{0: 0}, {1: 0}]
+        assert writes.keys == [POSITIONS]
+        waiting = asyncio.ensure_future(a.commit("orders", {0: 4}))
+        await until(lambda: bool(positions._waiting))
+        assert await b.leave() == 0
+        assert await waiting == {0: 0}
+        await one.close()
