@@ -82,7 +82,7 @@ TOOLS: Mapping[str, Tool] = {
         "Processed a total of 10000 messages",
     ),
     "GetOffsetShell": Tool(
-        "org.apache.kafka.tools.GetOffsetShell", (*_AT, "--topic", "tools", "--time", "latest"), r"tools:3:\d\d+"
+        "org.apache.kafka.tools.GetOffsetShell", (*_AT, "--topic", "tools", "--time", "latest"), r"tools:\d:[1-9]\d+"
     ),
     "TopicCommand, create": Tool(
         "org.apache.kafka.tools.TopicCommand",
