@@ -81,10 +81,14 @@ _TESTS: Mapping[str, Mapping[str, str]] = {
     "tests/coordinator/timers/test_waiting_count.py": {
         "test_what_waits_in_runs_is_counted_by_what_was_sent_and_let_go": "timers:order",
     },
+    "tests/gateway/kafka/groups/test_stops.py": {
+        "test_a_stop_is_counted_once": "classic:stops",
+    },
     "tests/gateway/kafka/groups/test_takeovers.py": {
         "test_a_former_coordinator_writes_nothing": "classic:epoch",
         "test_who_asks_for_positions_is_told_what_was_accepted_before": "classic:settled",
         "test_a_commit_is_void_once_the_next_generation_has_begun": "classic:accepted",
+        "test_a_reset_is_carried_out_by_whoever_takes_the_group_over": "classic:heeded",
     },
     "tests/gateway/rocketmq/consumers/test_ack_service.py": {
         "test_a_delivery_that_is_over_is_renewed_no_longer": "gateways:repeated-ack",

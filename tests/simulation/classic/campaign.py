@@ -14,11 +14,21 @@ SCENARIOS: Mapping[str, Callable[..., Played]] = {
     "stops": partial(ClassicGroups, stops=True),
     "resets": partial(ClassicGroups, rate=0.01, resets=True),
     "overtaken": partial(ClassicGroups, rate=0.05, overtaken=True),
+    "slow": partial(ClassicGroups, rate=0.001, slow=True),
     "calm": lambda seed, rate=0.0: ClassicGroups(seed, rate=0.0),
 }
 CAMPAIGN = Campaign(
     world="classic",
     scenarios=SCENARIOS,
-    swept=("groups", "deaths", "stops", "resets", "overtaken"),
-    must_happen=("killed", "left", "pause", "reset", "unanswered", "OFFSET_COMMIT: NONE", "HEARTBEAT: REBALANCE_IN_PROGRESS"),
+    swept=("groups", "deaths", "stops", "resets", "overtaken", "slow"),
+    must_happen=(
+        "killed",
+        "left",
+        "committed beside",
+        "pause",
+        "reset",
+        "unanswered",
+        "OFFSET_COMMIT: NONE",
+        "HEARTBEAT: REBALANCE_IN_PROGRESS",
+    ),
 )

@@ -54,6 +54,7 @@ class KafkaMember:
                         await self._work()
                     except Rejoin:
                         self.is_stable = False
+                        self._commit_at_last()
                         await self.world.pass_s(self.rng.uniform(0.05, 0.3))
         except TimeoutError:
             pass
@@ -179,8 +180,8 @@ class KafkaMember:
             await self.world.pass_s(self.rng.uniform(0.2, 1.5))
             if self.positions and self.rng.random() < 0.7:
                 await self._commit(self.rng.choice(sorted(self.positions)))
-            if self.positions and (self._beside is None or self._beside.done()) and self.rng.random() < 0.3:
-                self._beside = asyncio.ensure_future(self._commit_beside(self.rng.choice(sorted(self.positions))))
+            if self.rng.random() < 0.3:
+                self._commit_some()
             if self.world.now_s >= beat_s:
                 beat_s = self.world.now_s + 3.0
                 answer = await self._ask(
@@ -202,18 +203,29 @@ class KafkaMember:
         self.positions[queue] = offset
         self.world.judge.committed(self.generation, queue, offset, self.world.now_s)
 
-    async def _commit_beside(self, queue: int) -> None:
+    def _commit_some(self) -> None:
         """Commit beside all else, though the member joins anew meanwhile. It is not tried again."""
-        generation, offset = self.generation, self.positions[queue] + self.rng.randrange(1, 5)
-        self.positions[queue] = offset
+        if not self.positions or (self._beside is not None and not self._beside.done()):
+            return
+        queue = self.rng.choice(sorted(self.positions))
+        self.positions[queue] = offset = self.positions[queue] + self.rng.randrange(1, 5)
+        self._beside = asyncio.ensure_future(self._committed(self.generation, queue, offset, self._position(queue, offset)))
+
+    async def _committed(self, generation: int, queue: int, offset: int, asked: dict[str, Any]) -> None:
         try:
-            answer = await self._once(ApiKey.OFFSET_COMMIT, **self._position(queue, offset))
+            answer = await self._once(ApiKey.OFFSET_COMMIT, **asked)
         except Unreachable:
             self.world.judge.doubted(generation, queue, offset)
             return
         if _code(answer) == ErrorCode.NONE:
             self.world.counts["committed beside"] += 1
             self.world.judge.committed(generation, queue, offset, self.world.now_s)
+
+    def _commit_at_last(self) -> None:
+        """Commit as others take over, without waiting for it."""
+        if self.id:
+            self._commit_some()
+        self.positions = {}
 
     def _position(self, queue: int, offset: int) -> dict[str, Any]:
         partitions = [{"partition_index": queue, "committed_offset": offset, "committed_metadata": self.name}]

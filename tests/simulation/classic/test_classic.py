@@ -15,7 +15,7 @@ from tests.thorough import thoroughly
 pytestmark = [pytest.mark.simulation, pytest.mark.slow, pytest.mark.timeout(300)]
 
 ALL = range(1, 7)
-FEW = {"groups": [1, 2], "deaths": [1], "stops": [1], "resets": [1], "overtaken": [1]}
+FEW = {"groups": [1, 2], "deaths": [1], "stops": [1], "resets": [1], "overtaken": [1], "slow": [1]}
 """Seeds that together meet what they are for, and are cheap."""
 PLAYED = [(scenario, seed) for scenario in CAMPAIGN.swept for seed in thoroughly(list(ALL), FEW[scenario])]
 

@@ -30,7 +30,7 @@ class ClassicGroups:
     """One run. ``rate`` 0: nothing fails. ``deaths``: nothing fails but gateways, and all members stay; ``stops``: and those only stop
     for a while, one after the other.
 
-    ``resets``: an operator resets the group.
+    ``resets``: an operator resets the group. ``slow``: a fifth of the table's answers take long.
     """
 
     def __init__(
@@ -42,6 +42,7 @@ class ClassicGroups:
         stops: bool = False,
         resets: bool = False,
         overtaken: bool = False,
+        slow: bool = False,
     ) -> None:
         self.scene = Scene(seed, queues=QUEUES)
         self.kernel = self.scene.kernel
@@ -56,6 +57,8 @@ class ClassicGroups:
         self.plan = RandomFaults.swarm(self.kernel.rng, rate=plan_rate, without=(Fault.SUSPEND_BEFORE, Fault.SUSPEND_AFTER))
         if overtaken:
             self.plan = RandomFaults({Fault.OVERTAKEN: plan_rate}, self.kernel.rng)
+        if slow:
+            self.scene.table.network = replace(self.scene.table.network, very_slow=0.2)
         self.gateways = {name: ServedGateway(self, name) for name in ("g0", "g1", "g2")}
         self.judge = GroupJudge()
         self.members: dict[str, KafkaMember] = {}
