@@ -21,6 +21,7 @@ from ....coordinator.groups.record import GroupRecord, Position
 from ....log.errors import LimitExceeded, PenstockError
 from ....log.runtime.runtime import Clock
 from ..wire.errors import ErrorCode, KafkaRefusal
+from .member_bytes import MemberBytes, bytes_of
 from .membership.calls import Sync, commit, heartbeat, kicked, leave, sync
 from .membership.group import Answer, Group, GroupLimits, GroupState, GroupStep, JoinAnswer, MemberClaim, SyncAnswer
 from .membership.joining import Join, join
@@ -41,7 +42,16 @@ class CoordinatedGroup:
     """A group that this gateway coordinates. All methods raise `KafkaRefusal`; after `is_lost` all say `NOT_COORDINATOR`."""
 
     def __init__(
-        self, name: str, record: GroupRecord, *, cells: Cells, clock: Clock, stops: Stops, coordinator: str, limits: GroupLimits
+        self,
+        name: str,
+        record: GroupRecord,
+        *,
+        cells: Cells,
+        clock: Clock,
+        stops: Stops,
+        coordinator: str,
+        limits: GroupLimits,
+        held: MemberBytes,
     ) -> None:
         self.name = name
         self.record = record
@@ -57,6 +67,7 @@ class CoordinatedGroup:
         self._stops_known = stops.count()
         self._coordinator = coordinator
         self._limits = limits
+        self._held = held
         self._cell = Document(cells, clock, classic_key(name), MEMBERS_CELL, absent=ClassicGroup())
         self._lock = asyncio.Lock()
         self._numbers = itertools.count(1)
@@ -85,6 +96,7 @@ class CoordinatedGroup:
             self._lose(self._cell.value.coordinator)
             raise self._lost() from None
         self.group = group
+        self._held.note(self, group.members.values())
         for topic in ordered:
             await self.positions(topic)
         self._start(self._keep_time())
@@ -108,6 +120,7 @@ class CoordinatedGroup:
         if self.is_lost:
             return
         self.is_lost, self.winner = True, winner
+        self._held.forget(self)
         for future in self._calls.values():
             if not future.done():
                 future.set_exception(self._lost())
@@ -146,13 +159,29 @@ class CoordinatedGroup:
 
     async def join(self, asked: Callable[[int], Join]) -> JoinAnswer:
         """``asked``: the request with the number of its call."""
-        answer = await self._answer(lambda call, group, now_s: join(group, asked(call), now_s, self._limits))
+
+        def joined(call: int, group: Group, now_s: float) -> GroupStep:
+            wanted = asked(call)
+            known = group.members.get(wanted.member_id)
+            self._held.check(wanted.owner, bytes_of(wanted.protocols) - (0 if known is None else bytes_of(known.protocols)))
+            return join(group, wanted, now_s, self._limits)
+
+        answer = await self._answer(joined)
         assert isinstance(answer, JoinAnswer)
         return answer
 
     async def sync(self, asked: Callable[[int], Sync]) -> SyncAnswer:
         """``asked``: the request with the number of its call."""
-        answer = await self._answer(lambda call, group, now_s: sync(group, asked(call), now_s, self._limits))
+
+        def synced(call: int, group: Group, now_s: float) -> GroupStep:
+            wanted = asked(call)
+            known = group.members.get(wanted.claim.member_id)
+            if known is not None:
+                given = sum(map(len, wanted.assignments.values()))
+                self._held.check(known.owner, given - sum(len(one.assignment) for one in group.members.values()))
+            return sync(group, wanted, now_s, self._limits)
+
+        answer = await self._answer(synced)
         assert isinstance(answer, SyncAnswer)
         return answer
 
@@ -190,6 +219,7 @@ class CoordinatedGroup:
             self.group = step.group
             if self.group.state is not GroupState.STABLE:
                 self._hurry()
+            self._held.note(self, step.group.members.values())
             for answer in step.answers:
                 future = self._calls.get(answer.call)
                 if future is not None and not future.done():

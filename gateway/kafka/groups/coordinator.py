@@ -15,6 +15,7 @@ from ...peers.entries import RENEW_S
 from ...peers.rendezvous import Peer, by_rendezvous
 from ..wire.errors import ErrorCode, KafkaRefusal
 from .coordinated_group import CoordinatedGroup
+from .member_bytes import MemberBytes
 from .membership.group import GroupLimits, GroupState
 from .stops import Stops
 
@@ -58,6 +59,7 @@ class GroupCoordinator:
     ) -> None:
         """``is_counted``: whether other gateways count this one among them, as far as it knows."""
         self.limits = limits or GroupLimits()
+        self._held_bytes = MemberBytes(self.limits)
         self.groups: dict[str, CoordinatedGroup] = {}
         """The groups that it has taken over."""
         self._coordination = coordination
@@ -151,6 +153,7 @@ class GroupCoordinator:
             stops=self._stops,
             coordinator=self._peers.own_name,
             limits=self.limits,
+            held=self._held_bytes,
         )
         try:
             await group.take()

@@ -65,6 +65,11 @@ class Member:
     until_s: float = math.inf
     """It is dead from then on; never while a call of it waits, unless it has just been made."""
 
+    @property
+    def owner(self) -> str:
+        """The owner of what it takes: the principal; without proof of identity, the address."""
+        return self.principal or self.client_host.removeprefix("/")
+
     def metadata(self, protocol: str) -> bytes:
         return next((one.metadata for one in self.protocols if one.name == protocol), b"")
 
@@ -258,6 +263,9 @@ class GroupLimits:
     """Ids that were given and not used."""
     metadata_bytes_max: int = 1024 * 1024
     """The most bytes of all members' protocols, or assignments."""
+    owner_bytes_max: int = 64 * 1024 * 1024
+    """The most that the members of one principal, or address, take of a gateway."""
+    all_bytes_max: int = 256 * 1024 * 1024
     new_member_s: float = 300.0
     """A member whose first join has no answer yet counts as dead then, as its client may be gone unnoticed."""
 

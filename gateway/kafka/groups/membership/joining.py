@@ -45,6 +45,11 @@ class Join:
     """Whether the client knows that an assignment may stand."""
 
     @property
+    def owner(self) -> str:
+        """The owner of what the member takes: the principal; without proof of identity, the address."""
+        return self.principal or self.client_host.removeprefix("/")
+
+    @property
     def claim(self) -> MemberClaim:
         return MemberClaim(self.member_id, self.instance_id, self.principal)
 

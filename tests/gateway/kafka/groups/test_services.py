@@ -349,3 +349,32 @@ async def test_who_may_join_a_group_does_not_act_for_anothers_member() -> None:
         assert (await asked("bob", ApiKey.LEAVE_GROUP, leaving)).members[0].error_code == unknown
         operator = frozenset({join, Grant(Verb.MANAGE, "*")})
         assert (await asked("operator", ApiKey.LEAVE_GROUP, leaving, operator)).members[0].error_code == 0
+
+
+async def test_the_members_of_one_principal_fill_no_gateway() -> None:
+    limits = GroupLimits(initial_delay_s=0.0, owner_bytes_max=20_000, all_bytes_max=50_000)
+    async with gateway(limits=limits) as one:
+
+        async def joined(principal: str, group: str, told: int, member_id: str = "") -> tuple[int, str]:
+            grants = frozenset({Grant(Verb.JOIN, "g*")})
+            fields = {
+                "group_id": group,
+                "session_timeout_ms": 10_000,
+                "rebalance_timeout_ms": 10_000,
+                "member_id": member_id,
+                "protocol_type": "consumer",
+                "protocols": [{"name": "range", "metadata": bytes(told)}],
+            }
+            answer = await ask(one.handlers, ApiKey.JOIN_GROUP, 3, "app", fields, CallerRights(principal, grants))
+            return answer.error_code, answer.member_id
+
+        full = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        code, first = await joined("shop", "g1", 1_000)
+        assert code == 0
+        assert [(await joined("shop", f"g{at}", 5_000))[0] for at in (2, 3)] == [0, full]
+        assert (await joined("shop", "g1", 16_000, first))[0] == full, "nor by telling more"
+        assert (await joined("shop", "g1", 900, first))[0] == 0
+        assert (await joined("mail", "g4", 10_000))[0] == 0, "another one has its own share"
+        for name in ("g1", "g2", "g4"):
+            one.coordinator.groups[name].forget()
+        assert (await joined("shop", "g5", 15_000))[0] == 0, "what is forgotten takes nothing"
