@@ -22,7 +22,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from tests.benchmarks.figures import Figure, Options
 from tests.benchmarks.gateway.kafka_idle import measure_commits, measure_idle
-from tests.benchmarks.gateway.serving import Served, served
+from tests.benchmarks.gateway.serving import Served, folder_of_slow_store, served
 
 PARTITIONS = 4
 _BODY_BYTES = 100
@@ -85,7 +85,7 @@ def _run(server: Served, what: str, topic: str, count: int) -> float:
 
 def _latencies(options: Options) -> Iterator[Figure]:
     """One record a request on the S3 profile, by the real clock."""
-    with tempfile.TemporaryDirectory(prefix="penstock-bench-") as folder, served(Path(folder), "--kafka", "--s3") as server:
+    with folder_of_slow_store() as folder, served(folder, "--kafka", "--s3") as server:
         runs = [_latency(server, f"single-{repeat}", options.scaled(2_000, 20)) for repeat in range(options.repeats)]
     for name, at, target in (("p50", 0.5, 60.0), ("p99", 0.99, 150.0)):
         values = [1000 * run[int(at * (len(run) - 1))] for run in runs]
@@ -111,7 +111,7 @@ def _latency(server: Served, topic: str, count: int) -> list[float]:
 
 def _ends_to_ends(options: Options) -> Iterator[Figure]:
     """From a program's produce to another one's consume on the S3 profile, by the real clock."""
-    with tempfile.TemporaryDirectory(prefix="penstock-bench-") as folder, served(Path(folder), "--kafka", "--s3") as server:
+    with folder_of_slow_store() as folder, served(folder, "--kafka", "--s3") as server:
         runs = [_end_to_end(server, f"ends-{repeat}", options.scaled(2_000, 20)) for repeat in range(options.repeats)]
     yield Figure(
         name=f"Kafka: end to end, {_PER_SECOND}/s, linger 5 ms, S3 profile, p50",

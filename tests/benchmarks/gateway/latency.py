@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import statistics
-import tempfile
 import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -17,7 +16,7 @@ from penstock.aio import TopicSettings
 from penstock.gateway.topics.producer_pool import PRODUCER_OPTIONS
 from tests.benchmarks.figures import Figure, Options
 from tests.benchmarks.gateway.clients import client, receive_request, send_requests
-from tests.benchmarks.gateway.serving import served, store_of
+from tests.benchmarks.gateway.serving import folder_of_slow_store, served, store_of
 from tests.benchmarks.rows import BODY
 
 _TOPIC = "bench-normal"
@@ -52,8 +51,8 @@ def measure_latency(options: Options) -> Iterator[Figure]:
 async def _run(calls: int) -> dict[tuple[str, str], list[float]]:
     """The milliseconds of every call, by what was called and who served it."""
     took: dict[tuple[str, str], list[float]] = {}
-    with tempfile.TemporaryDirectory(prefix="penstock-bench-") as folder:
-        async with _gateway(Path(folder) / "gateway", calls) as gateway, _library(Path(folder) / "library") as library:
+    with folder_of_slow_store() as folder:
+        async with _gateway(folder / "gateway", calls) as gateway, _library(folder / "library") as library:
             systems = {"gateway": gateway, "library": library}
             for step in _STEPS:
                 for system in systems.values():

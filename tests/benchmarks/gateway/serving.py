@@ -12,6 +12,7 @@ import asyncio
 import json
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
@@ -91,6 +92,14 @@ def served(folder: Path, *options: str) -> Iterator[Served]:
         except subprocess.TimeoutExpired:
             process.kill()
             process.communicate()
+
+
+@contextmanager
+def folder_of_slow_store() -> Iterator[Path]:
+    """A folder in memory, where there are such: a store as slow as S3 is not to wait for a disk as well."""
+    memory = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(prefix="penstock-bench-", dir=memory if memory.is_dir() else None) as folder:
+        yield Path(folder)
 
 
 def store_of(folder: Path, *, s3: bool) -> ObjectStore:
