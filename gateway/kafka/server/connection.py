@@ -14,7 +14,7 @@ from ...bounds.byte_budget import ByteBudget
 from ..wire.errors import KafkaRefusal
 from ..wire.fetch import Buffer
 from ..wire.frames import FrameSplitter
-from .calls import Hangup, KafkaCallRunner
+from .calls import BegunCall, Hangup, KafkaCallRunner
 from .limits import OVERHEAD_BYTES, ConnectionLimits
 from .session import KafkaSession
 
@@ -36,11 +36,10 @@ class Connections(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _UnderWay:
-    """A call whose answer is awaited."""
+    """A call with records whose answer is awaited. It outlives its client."""
 
     answer: asyncio.Task[list[Buffer] | None]
     held_bytes: int
-    outlives_client: bool
 
 
 class KafkaConnection(asyncio.Protocol):
@@ -69,6 +68,8 @@ class KafkaConnection(asyncio.Protocol):
         self._frames: asyncio.Queue[tuple[memoryview, int] | None] = asyncio.Queue()
         """Whole requests that did not begin, with the bytes that they hold; None: no more come."""
         self._under_way: deque[_UnderWay] = deque()
+        self._is_answering = False
+        """Whether a call without records is under way, beside which nothing is."""
         self._unsent: deque[Buffer] = deque()
         """The rest of the answer that is being written."""
         self._quiet = asyncio.Event()
@@ -153,9 +154,6 @@ class KafkaConnection(asyncio.Protocol):
             if (frame := self._frames.get_nowait()) is not None:
                 held_bytes += frame[1]
         self._give(held_bytes)
-        for one in self._under_way:
-            if not one.outlives_client:
-                one.answer.cancel()
         self._write_answers()
 
     # --- Requests ---
@@ -243,19 +241,36 @@ class KafkaConnection(asyncio.Protocol):
             except asyncio.CancelledError:
                 self._give(held_bytes)
                 raise
-            answer = asyncio.ensure_future(self._calls.answer(begun))
-            self._under_way.append(_UnderWay(answer, held_bytes, outlives_client=carries_records))
-            self._quiet.clear()
-            answer.add_done_callback(self._write_answers)
-            if not carries_records:
-                await self._quiet.wait()
-                if self.session.is_ending:
-                    break
+            if carries_records:
+                answer = asyncio.ensure_future(self._calls.answer(begun))
+                self._under_way.append(_UnderWay(answer, held_bytes))
+                self._quiet.clear()
+                answer.add_done_callback(self._write_answers)
+            elif not await self._answered(begun, held_bytes) or self.session.is_ending:
+                break
             if begun.call.throttle_ms:
                 await self._mute(begun.call.throttle_ms)
         self._takes_requests = False
         self._has_begun_all = True
         self._write_answers()
+
+    async def _answered(self, begun: BegunCall, held_bytes: int) -> bool:
+        """Answer a call that runs by itself, and return when the client has taken the answer: whether the connection goes on."""
+        self._is_answering = True
+        try:
+            self._unsent.extend(await self._calls.answer(begun) or ())
+            self._quiet.clear()
+            self._write_answers()
+            await self._quiet.wait()
+        except Hangup:
+            return False
+        except Exception:
+            log.exception("the connection %s is closed, as no answer could be made", self.session.peer)
+            return False
+        finally:
+            self._is_answering = False
+            self._give(held_bytes)
+        return True
 
     # --- Answers ---
 
@@ -305,7 +320,7 @@ class KafkaConnection(asyncio.Protocol):
     def _check_idle(self) -> None:
         """Close where nothing happened, unless the client waits for an answer and reads."""
         left_s = self._active_s + self._limits.idle_s - self._loop.time()
-        if left_s <= 0 and not (self._under_way and self._can_write):
+        if left_s <= 0 and not ((self._under_way or self._is_answering) and self._can_write):
             self.abort()
             return
         self._idle = self._loop.call_later(left_s if left_s > 0 else self._limits.idle_s, self._check_idle)
