@@ -49,6 +49,7 @@ class ReachablePeers:
     ) -> None:
         self._peers, self._clock, self._accepts = peers, clock, accepts
         self._found: dict[Peer, _Look] = {}
+        self._asking: dict[Peer, asyncio.Task[None]] = {}
 
     @property
     def own_name(self) -> str:
@@ -57,12 +58,24 @@ class ReachablePeers:
     async def live(self, *, tls: bool) -> Sequence[Peer]:
         """The reachable gateways for clients with TLS, or without; this one included."""
         listed = self._peers.live(tls=tls)
-        now_s = self._clock.monotonic_s()
-        renewals = {peer: self._peers.renewals(peer.name) for peer in listed if peer.name != self.own_name}
-        known = {peer: look for peer, look in self._found.items() if peer in renewals and look.holds(now_s, renewals[peer])}
-        asked = [peer for peer in renewals if peer not in known]
-        answers = await asyncio.gather(*(self._accepts(peer.endpoint) for peer in asked)) if asked else []
-        found = known | {peer: _Look(now_s, answer, renewals[peer]) for peer, answer in zip(asked, answers, strict=True)}
-        others = {*listed, *self._peers.live(tls=not tls)}
-        self._found = {peer: look for peer, look in self._found.items() if peer in others} | found
-        return [peer for peer in listed if peer not in found or found[peer].accepts]
+        if unknown := [peer for peer in listed if peer.name != self.own_name and self._known(peer) is None]:
+            await asyncio.gather(*(asyncio.shield(self._asked(peer)) for peer in unknown))
+            others = {*listed, *self._peers.live(tls=not tls)}
+            self._found = {peer: look for peer, look in self._found.items() if peer in others}
+        return [peer for peer in listed if (look := self._found.get(peer)) is None or look.accepts]
+
+    def _known(self, peer: Peer) -> _Look | None:
+        look = self._found.get(peer)
+        return look if look is not None and look.holds(self._clock.monotonic_s(), self._peers.renewals(peer.name)) else None
+
+    def _asked(self, peer: Peer) -> asyncio.Task[None]:
+        """Calls that come meanwhile wait for the same answer."""
+        asking = self._asking.get(peer)
+        if asking is None:
+            asking = self._asking[peer] = asyncio.ensure_future(self._ask(peer))
+            asking.add_done_callback(lambda _: self._asking.pop(peer))
+        return asking
+
+    async def _ask(self, peer: Peer) -> None:
+        at_s, renewals = self._clock.monotonic_s(), self._peers.renewals(peer.name)
+        self._found[peer] = _Look(at_s, await self._accepts(peer.endpoint), renewals)

@@ -69,6 +69,24 @@ async def test_who_dies_is_left_out_half_a_second_later() -> None:
     assert await peers.live(tls=False) == [OWN, ALIVE]
 
 
+async def test_calls_that_come_together_ask_once() -> None:
+    asked, answer = [], asyncio.get_running_loop().create_future()
+
+    async def accepts(endpoint: Endpoint) -> bool:
+        asked.append(endpoint.host)
+        return bool(await answer)
+
+    clock = Clock()
+    peers = ReachablePeers(Listed("cell", "own", clock), clock, accepts=accepts)
+    calls = [asyncio.ensure_future(peers.live(tls=False)) for _ in range(5)]
+    await asyncio.wait(calls, timeout=0)
+    calls[0].cancel()
+    await asyncio.wait(calls[:1])
+    answer.set_result(True)
+    assert await asyncio.gather(*calls[1:]) == [[OWN, ALIVE, GONE]] * 4
+    assert asked == ["alive", "gone"]
+
+
 async def test_a_port_accepts_connections_as_long_as_somebody_listens() -> None:
     listener = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0)
     endpoint = Endpoint("127.0.0.1", listener.sockets[0].getsockname()[1])
