@@ -25,7 +25,7 @@ from .member_bytes import MemberBytes, bytes_of
 from .membership.calls import Sync, commit, heartbeat, kicked, leave, sync
 from .membership.group import Answer, Group, GroupLimits, GroupState, GroupStep, JoinAnswer, MemberClaim, SyncAnswer
 from .membership.joining import Join, join
-from .membership.rebalancing import expired, next_due_s, postponed
+from .membership.rebalancing import expired, heard_again, next_due_s
 from .membership.stored_group import stored_group, taken_over
 from .stops import Stops
 from .topic_positions import CoordinationLost, TopicPositions
@@ -153,7 +153,7 @@ class CoordinatedGroup:
         if stops == self._stops_known:
             return expired(group, now_s, self._limits)
         self._stops_known = stops
-        return GroupStep(postponed(group, now_s - next_due_s(group) + GRACE_S))
+        return GroupStep(heard_again(group, now_s, GRACE_S))
 
     # --- Members ----------------------------------------------------------------------------------------------------------------
 

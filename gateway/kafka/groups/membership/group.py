@@ -48,7 +48,7 @@ class Member:
     client_id: str = ""
     client_host: str = ""
     principal: str = ""
-    """The principal that alone acts by the id; empty where nobody proves who it is."""
+    """The principal that alone acts by the id; empty where nobody proves who it is, and until a member of earlier gateways joins again."""
     session_s: float
     """Without a heartbeat for so long it is dead."""
     rebalance_s: float
@@ -96,7 +96,8 @@ class MemberClaim:
     """None: whoever's the member is, as for an operator who removes it."""
 
     def is_of(self, principal: str) -> bool:
-        return self.principal in (None, principal)
+        """Whether it may act as a member of this principal; as one that nobody proved to be, anybody may."""
+        return not principal or self.principal in (None, principal)
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,7 +78,7 @@ def _refusal(group: Group, asked: Join, limits: GroupLimits) -> ErrorCode:
         code = group.refusal(asked.claim)
         if code is not ErrorCode.NONE:
             return code
-    if any(_is_same(one, asked) and one.principal != asked.principal for one in group.members.values()):
+    if any(_is_same(one, asked) and not asked.claim.is_of(one.principal) for one in group.members.values()):
         return ErrorCode.FENCED_INSTANCE_ID  # who is fenced ends, where UNKNOWN_MEMBER_ID would make it try for ever
     if not group.supports(asked.protocol_type, asked.protocols):
         return ErrorCode.INCONSISTENT_GROUP_PROTOCOL

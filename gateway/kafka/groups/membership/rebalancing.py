@@ -139,8 +139,10 @@ def next_due_s(group: Group) -> float:
     return min((waiting, group.sync_until_s, *sessions, *given))
 
 
-def postponed(group: Group, by_s: float) -> Group:
-    """All times later: the coordinator did not hear its members for so long, through no fault of theirs."""
+def heard_again(group: Group, now_s: float, grace_s: float) -> Group:
+    """All times later, the first of them ``grace_s`` from now: the coordinator did not hear its members, through no fault of theirs."""
+    # What came behind the stop may have made the first time a later one, or ended all.
+    by_s = max(0.0, now_s - next_due_s(group)) + grace_s
     rebalance = group.rebalance
     return replace(
         group,

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
+
 from penstock.gateway.kafka.groups.membership.calls import kicked
 from penstock.gateway.kafka.groups.membership.group import Group, GroupLimits, GroupState, MemberClaim
-from penstock.gateway.kafka.groups.membership.rebalancing import next_due_s, postponed
+from penstock.gateway.kafka.groups.membership.rebalancing import heard_again, next_due_s
 from penstock.gateway.kafka.wire.errors import ErrorCode
 from tests.gateway.kafka.groups.members import REBALANCE_S, SESSION_S, Play, stable
 
@@ -213,7 +215,7 @@ def test_members_that_are_kicked_out_come_again() -> None:
 def test_what_the_coordinator_missed_is_not_held_against_members() -> None:
     play = stable("a")
     due_s = next_due_s(play.group)
-    play.group = postponed(play.group, 100.0)
+    play.group = heard_again(play.group, due_s + 90.0, 10.0)
     assert next_due_s(play.group) == due_s + 100.0
     play.wait(100.0)
     assert play.beat("a") is ErrorCode.NONE
@@ -242,6 +244,25 @@ def test_a_static_member_is_replaced_and_removed_by_its_principal_alone() -> Non
     assert play.beat("a1", instance="a", principal="shop") is ErrorCode.NONE
     assert play.joined(play.join(new_id="a2", instance="a", principal="shop")).member_id == "a2"
     assert play.leave(MemberClaim("", "a", None)) == (ErrorCode.NONE,), "an operator"
+
+
+def test_members_of_before_there_were_principals_are_those_that_come_as_them() -> None:
+    play = Play()
+    play.join(new_id="a1", instance="a")
+    play.sync("a1", {"a1": b"p0"}, instance="a")
+    assert play.beat("a1", instance="a", principal="shop") is ErrorCode.NONE
+    assert play.commits("a1", instance="a", principal="shop") is ErrorCode.NONE
+    assert play.joined(play.join(new_id="a2", instance="a", principal="shop")).member_id == "a2"
+    assert play.joined(play.join(instance="a", principal="other")).code is ErrorCode.FENCED_INSTANCE_ID, "from then on it is shop's"
+
+
+def test_a_stop_that_others_ended_before_it_was_seen_makes_no_time_shorter() -> None:
+    play = stable("a")
+    due_s = next_due_s(play.group)
+    assert next_due_s(heard_again(play.group, play.now_s, 10.0)) == due_s + 10.0, "it was heard meanwhile"
+    play.leave("a")
+    empty = heard_again(play.group, play.now_s, 10.0)
+    assert (next_due_s(empty), empty.sync_until_s) == (math.inf, math.inf)
 
 
 def test_an_id_that_was_given_is_used_by_its_principal_alone() -> None:
