@@ -85,7 +85,7 @@ async def read_classic(cells: Cells, group: str, record: GroupRecord) -> Classic
 
 
 def _by_topic(queues: Iterable[tuple[str, int]]) -> dict[str, tuple[int, ...]]:
-    found: dict[str, tuple[int, ...]] = {}
-    for topic, queue in sorted(queues):
-        found[topic] = (*found.get(topic, ()), queue)
-    return found
+    found: dict[str, list[int]] = {}
+    for topic, queue in sorted(set(queues)):
+        found.setdefault(topic, []).append(queue)
+    return {topic: tuple(some) for topic, some in found.items()}

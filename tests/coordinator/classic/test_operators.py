@@ -44,7 +44,7 @@ async def test_it_is_described_by_what_is_true_of_it() -> None:
         assert (await lake.describe_group(GROUP)).kafka == KafkaGroup(
             state="Empty", protocol_type="", assignor="", generation=0, coordinator="", members=()
         )
-        await join(lake, record, member("a", assignment(orders=[2, 0], returns=[1]), principal="shop"), member("b"))
+        await join(lake, record, member("a", assignment(orders=[2, 0, 2], returns=[1]), principal="shop"), member("b"))
         found = (await lake.describe_group(GROUP)).kafka
         assert found is not None
         assert (found.state, found.protocol_type, found.generation) == ("Stable", "consumer", 3)
