@@ -26,6 +26,8 @@ APPEND_BYTES_MAX: Final = 5 * MIB
 """The uncompressed bytes of an append, and the most of one batch. What is beyond waits for the next append."""
 APPEND_ROWS_MAX: Final = 20_000
 """The records of an append, unless one batch has more."""
+RECORDS_TOLD_MAX: Final = 100
+"""The most records that a refusal names. A batch may have so many small ones that their errors took more memory than all requests may."""
 _ROW_BYTES: Final = 100
 """What is stored of a record beside its columns, at most."""
 
@@ -150,9 +152,10 @@ def _refused(
     refused = {}
     starts = np.cumsum(counts) - counts
     for number, start, count in zip(sound, starts.tolist(), counts, strict=True):
-        bad = np.flatnonzero(unfit[start : start + count]).tolist()
-        if bad:
-            refused[number] = KafkaRefusal(code, f"{reason}, and {len(bad)} of {count} are not so", bad)
+        bad = np.flatnonzero(unfit[start : start + count])
+        if len(bad):
+            told = bad[:RECORDS_TOLD_MAX].tolist()
+            refused[number] = KafkaRefusal(code, f"{reason}, and {len(bad)} of {count} are not so", told)
     return refused
 
 

@@ -148,7 +148,8 @@ class TopicGather:
             return
         is_appended_time = has_log_append_time(self._topic.settings)
         one.log_append_ms = answer.store_time_ms if is_appended_time else None
-        if answer.base_offset is not None and is_appended_time == (one.log_append_ms is not None):
+        is_as_written = answer.status is BatchStatus.WRITTEN and is_appended_time == (one.log_append_ms is not None)
+        if answer.base_offset is not None and is_as_written:  # what comes again may say something else than the log
             epoch, incarnation = self._topic.tail.state.generation, self._topic.record.incarnation
             data = bytes(stamped(one.batch, answer.base_offset, epoch, one.log_append_ms).data)
             limit_offset = answer.base_offset + one.batch.header.record_count

@@ -12,6 +12,7 @@ from kafka.protocol.metadata import MetadataRequest
 from kafka.protocol.producer import ProduceResponse
 
 from penstock.gateway.kafka.gateway import KafkaGateway
+from penstock.gateway.kafka.producing.forming import RECORDS_TOLD_MAX
 from penstock.gateway.kafka.records.batches import batch_of
 from penstock.gateway.kafka.wire.apis import APIS, ApiKey
 from penstock.gateway.kafka.wire.errors import ErrorCode
@@ -92,6 +93,14 @@ async def test_the_records_without_a_key_are_named_where_each_is_to_have_one() -
         assert refused.error_code == ErrorCode.INVALID_RECORD
         assert [one.batch_index for one in refused.record_errors] == [1, 3]
         assert (await told(asking, [Record(), Record()])).base_offset == 0
+
+
+async def test_no_more_records_are_named_than_an_answer_has_room_for() -> None:
+    async with served() as gateway, client(gateway) as asking:
+        await gateway.lake.create_topic("orders", TopicSettings(message_type=MessageType.FIFO, queues=1))
+        refused = await told(asking, [Record(key=None)] * (RECORDS_TOLD_MAX + 1))
+        assert [one.batch_index for one in refused.record_errors] == list(range(RECORDS_TOLD_MAX))
+        assert f"{RECORDS_TOLD_MAX + 1} of {RECORDS_TOLD_MAX + 1} are not so" in refused.error_message
 
 
 @pytest.mark.parametrize("forged", [{"producer_epoch": -1}, {"base_sequence": -1}, {"producer_id": -5}, {"attributes": 1 << 5}])

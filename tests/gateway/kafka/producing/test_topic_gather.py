@@ -115,6 +115,16 @@ async def test_a_batch_that_comes_again_is_answered_with_the_offset_that_it_has(
         assert await outcomes(gather, pending(b"c", producer=7, first=2), pending(b"d", producer=7, first=3)) == [2, 4]
 
 
+async def test_a_batch_that_says_to_be_another_is_not_fetched_in_its_place() -> None:
+    async with gathering() as (lake, gather, cache):
+        topic = await lake.topic("orders")
+        elsewhere = TopicGather(topic, lake, BatchCache(), MemoryMetrics())
+        assert await outcomes(gather, pending(b"first", queue=1)) == [0]
+        assert await outcomes(elsewhere, pending(b"a", producer=7, first=0)) == [0]
+        assert await outcomes(gather, pending(b"forged", producer=7, first=0)) == [0]
+        assert list(cache.from_offset(TopicPartition(topic.record.incarnation, 0), 0)) == [], "the log has another"
+
+
 async def test_a_producers_id_counts_among_those_of_its_principal() -> None:
     async with gathering() as (_, gather, __):
         assert await outcomes(gather, pending(b"a", producer=7, first=0, principal="shop")) == [0]
