@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from ....coordinator.groups.record import GroupMixed, GroupNotFound
-from ....log.errors import CallError, InvalidArgument, LimitExceeded, PenstockError, PermissionDenied, ReopenError, RetryError
+from ....log.errors import InvalidArgument, LimitExceeded, NewerFormatError, PermissionDenied, ReopenError, RetryError
 from ..wire.errors import ErrorCode, KafkaRefusal, refusal_of
 
-_AGAIN = (RetryError, ReopenError, PermissionDenied)
-"""The table does not answer, or not clearly. Of all codes that members take for a group, clients try again after this one only."""
+_AGAIN = (RetryError, ReopenError, PermissionDenied, NewerFormatError)
+"""The table does not answer, or not so that it can be read here. Members of a group try again after one code only."""
 MIXED = ErrorCode.INVALID_GROUP_ID
 """A group of Penstock's own consumers, as clients end with it."""
 
@@ -22,6 +22,6 @@ def group_refusal(error: Exception) -> KafkaRefusal:
         return KafkaRefusal(ErrorCode.GROUP_ID_NOT_FOUND, str(error))
     if isinstance(error, InvalidArgument | LimitExceeded):
         return KafkaRefusal(ErrorCode.INVALID_GROUP_ID, str(error))
-    if isinstance(error, PenstockError) and isinstance(error, _AGAIN) and not isinstance(error, CallError | InvalidArgument):
+    if isinstance(error, _AGAIN):
         return KafkaRefusal(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error))
     return refusal_of(error)

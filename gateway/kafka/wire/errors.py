@@ -13,6 +13,7 @@ from ....log.errors import (
     InvalidArgument,
     LimitExceeded,
     MessageTypeMismatch,
+    NewerFormatError,
     OffsetOutOfRange,
     PenstockError,
     PermissionDenied,
@@ -186,6 +187,8 @@ _CODES: Final[tuple[tuple[type[PenstockError], ErrorCode], ...]] = (
     (PermissionDenied, ErrorCode.KAFKA_STORAGE_ERROR),
     (RetryError, ErrorCode.KAFKA_STORAGE_ERROR),
     (ReopenError, ErrorCode.KAFKA_STORAGE_ERROR),
+    # Until this gateway is upgraded too, another one may serve it.
+    (NewerFormatError, ErrorCode.KAFKA_STORAGE_ERROR),
     (TopicNotFound, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
     (TopicDeleted, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
     (TopicExists, ErrorCode.TOPIC_ALREADY_EXISTS),

@@ -45,6 +45,16 @@ async def test_a_gateway_takes_the_place_of_the_one_that_was_at_its_address() ->
             await one.leave()
 
 
+async def test_gateways_with_one_address_that_both_live_stay_in_the_list() -> None:
+    async with aio.connect("memory://") as lake:
+        first, second = (PeerRegistry(GATEWAYS, name, SystemClock()) for name in ("first", "second"))
+        for one in (first, second, first, second):
+            await (one.join(lake.coordination, GatewayEntry("h", 1)) if one.own is None else one._renew_once())
+        for one in (first, second):
+            assert {peer.name for peer in one.live(tls=False)} == {"first", "second"}
+            await one.leave()
+
+
 def test_signed_and_unsigned_gateways_of_a_lake_warn_and_do_not_send_clients_to_each_other(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

@@ -9,9 +9,11 @@ import pytest
 
 from penstock.coordinator.access.grants import Grant, Verb
 from penstock.gateway.access.rights import CallerRights
+from penstock.gateway.kafka.groups.answers import group_refusal
 from penstock.gateway.kafka.groups.membership.group import GroupLimits
 from penstock.gateway.kafka.wire.apis import APIS, ApiKey
 from penstock.gateway.kafka.wire.errors import ErrorCode
+from penstock.log import errors
 from tests.gateway.kafka.groups.stage import Gateway, Member, ask, commit, fetch, gateway, open_lake, together
 from tests.gateway.kafka.wire.group_requests import GROUP_REQUESTS
 
@@ -28,6 +30,11 @@ async def test_members_share_a_group() -> None:
         assert await a.enter() == 0
         assert a.members == [a.id]
         assert a.id.startswith("app-")
+
+
+@pytest.mark.parametrize("kind", [errors.StoreUnavailable, errors.ClosedError, errors.PermissionDenied, errors.NewerFormatError])
+def test_members_try_again_where_an_operator_can_mend_it(kind: type[errors.PenstockError]) -> None:
+    assert group_refusal(kind("?")).code is ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
 @pytest.mark.parametrize("version", range(10))

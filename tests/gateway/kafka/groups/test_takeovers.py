@@ -7,8 +7,12 @@ import gc
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from msgspec.structs import replace
+
 from penstock import aio
+from penstock.coordinator.cells.document import Document
 from penstock.coordinator.cells.keys import classic_key, positions_key
+from penstock.coordinator.classic.members import MEMBERS_CELL, ClassicGroup
 from penstock.gateway.kafka.groups.coordinator import HOLD_S
 from penstock.gateway.kafka.groups.membership.group import GroupLimits, GroupState
 from penstock.gateway.kafka.wire.apis import ApiKey
@@ -41,6 +45,18 @@ async def test_members_go_on_without_a_rebalance_when_their_coordinator_dies() -
         assert await fetch(heir, "billing", "orders", 0, 1) == {0: 5, 1: 7}
         assert await b.sync() == 0
         assert b.assignment == b.id.encode()
+
+
+async def test_members_wait_for_a_gateway_that_can_read_what_a_later_one_wrote() -> None:
+    async with two_gateways() as (later, earlier):
+        member = Member(later)
+        await member.enter()
+        lake = later.lake
+        cell = Document(lake.coordination.cells, lake.runtime.clock, classic_key("billing"), MEMBERS_CELL, absent=ClassicGroup())
+        await cell.change(lambda found: replace(found, format=99))
+        member.gateway = earlier
+        assert await member.beat() == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert await member.join() == ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
 async def test_a_rebalance_that_its_coordinator_did_not_live_to_end_is_begun_again() -> None:

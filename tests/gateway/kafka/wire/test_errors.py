@@ -37,6 +37,7 @@ REFUSAL = KafkaRefusal(ErrorCode.KAFKA_STORAGE_ERROR, "the store does not answer
         (errors.BackPressureError("?"), ErrorCode.KAFKA_STORAGE_ERROR),
         (errors.ClosedError("?"), ErrorCode.KAFKA_STORAGE_ERROR),
         (errors.PermissionDenied("?"), ErrorCode.KAFKA_STORAGE_ERROR),
+        (errors.NewerFormatError("?"), ErrorCode.KAFKA_STORAGE_ERROR),
         (errors.TopicNotFound("?"), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         (errors.TopicDeleted("?"), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         (errors.TopicExists("?"), ErrorCode.TOPIC_ALREADY_EXISTS),
