@@ -139,3 +139,30 @@ async def test_what_is_fetched_is_counted_by_topic() -> None:
         sizes = [len((await fetched(one, "orders")).records) for _ in range(2)]
         (counted,) = [sample for sample in metrics.samples() if sample.metric is FETCHED_BYTES]
         assert (counted.labels, counted.value) == (("orders",), sum(sizes))
+
+
+async def test_what_comes_while_a_fetch_looks_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with served() as gateway, client(gateway) as asking:
+        await gateway.lake.create_topic("orders", TopicSettings(queues=1))
+        native, look = await gateway.lake.producer("orders"), gateway._fetch._found
+        moved = gateway._followers.of(await gateway.lake.topic("orders")).moved()
+
+        async def looked(*asked: Any) -> Any:
+            seen, given = await look(*asked), moved.given
+            if not seen[0][0].records:
+                await native.send(Message(b"paid"))
+                await until(lambda: moved.given > given)
+            return seen
+
+        monkeypatch.setattr(gateway._fetch, "_found", looked)
+        assert (await fetched(asking, "orders")).records
+
+
+async def test_a_gateway_that_ends_answers_who_waits() -> None:
+    async with served() as gateway, client(gateway) as asking:
+        await gateway.lake.create_topic("orders", TopicSettings(queues=1))
+        waiting = asyncio.ensure_future(fetched(asking, "orders"))
+        await until(lambda: bool(gateway._fetch._end._waiting) or waiting.done())
+        gateway._fetch.end()
+        part = await waiting
+        assert (part.error_code, part.records) == (ErrorCode.NONE, b"")
