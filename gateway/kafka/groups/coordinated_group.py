@@ -219,7 +219,8 @@ class CoordinatedGroup:
             self.group = step.group
             if self.group.state is not GroupState.STABLE:
                 self._hurry()
-            self._held.note(self, step.group.members.values())
+            if not self.is_lost:  # as it may be since it was stored
+                self._held.note(self, step.group.members.values())
             for answer in step.answers:
                 future = self._calls.get(answer.call)
                 if future is not None and not future.done():

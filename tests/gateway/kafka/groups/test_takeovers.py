@@ -264,6 +264,25 @@ async def test_a_takeover_that_fails_when_nobody_waits_any_more_is_no_error_of_t
     assert not told
 
 
+async def test_a_group_that_is_given_up_while_it_is_written_takes_nothing_of_its_members_share() -> None:
+    gate = Gate(MemoryStore(), lambda call: call.is_write)
+    async with open_lake(gate) as lake:
+        gateway = Gateway(lake, "g0")
+        member = Member(gateway)
+        await member.join()
+        group = gateway.coordinator.groups["billing"]
+        gate.closed = True
+        syncing = asyncio.ensure_future(member.sync(**{member.id: b"x"}))
+        await until(gate.held.is_set)
+        gateway.peers.names = ("g1",)
+        assert await member.beat() == ErrorCode.NOT_COORDINATOR
+        gate.open()
+        assert await syncing == ErrorCode.NOT_COORDINATOR
+        await until(lambda: not group._lock.locked())
+        assert gateway.coordinator._held_bytes._all == 0
+        await gateway.close()
+
+
 async def test_gathered_commits_wait_for_one_another_and_for_nobody_who_joins_leaves_or_asks() -> None:
     async with open_lake() as lake:
         one = Gateway(lake, "g0", limits=GroupLimits(initial_delay_s=0.0, gather_commits_s=3_600.0))
