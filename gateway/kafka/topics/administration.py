@@ -44,11 +44,7 @@ class AdministrationService:
                 raise KafkaRefusal(ErrorCode.INVALID_REQUEST, "the request names the topic twice")
             call.rights.check(Verb.MANAGE, topic_of(asked.name))
             settings = self._settings(asked)
-            try:
-                await self._lake.topic(asked.name)
-            except TopicNotFound:
-                pass
-            else:
+            if await self._exists(asked.name):
                 raise KafkaRefusal(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {asked.name} exists")
             await self._metadata.check_collision(asked.name)
             incarnation = None if validate_only else (await self._lake.create_topic(asked.name, settings)).incarnation
@@ -76,6 +72,16 @@ class AdministrationService:
                 for config in CONFIGS.values()
             ],
         }
+
+    async def _exists(self, name: str) -> bool:
+        try:
+            topic = await self._lake.topic(name)
+            await topic.tail.catch_up()  # another gateway may have deleted it
+            if not topic.is_current:
+                await self._lake.topic(name)
+        except TopicNotFound:
+            return False
+        return True
 
     def _settings(self, asked: Request) -> TopicSettings:
         """Raises `KafkaRefusal`, `InvalidArgument` or `LimitExceeded`. Any number of replicas is one."""

@@ -53,6 +53,20 @@ async def test_a_topic_is_made_and_deleted_and_both_show_at_once() -> None:
         assert await asked(gateway, lambda client: client.list_topics()) == []
 
 
+async def test_a_topic_that_another_gateway_deleted_is_made_anew() -> None:
+    store = MemoryStore()
+    async with served(store) as here, served(store) as there:
+        made = NewTopic("orders", 2, 1)
+        await asked(here, lambda client: client.create_topics([made]))
+        await there.lake.topic("orders")  # as for some client of it
+        await asked(here, lambda client: client.delete_topics(["orders"]))
+        for _ in range(2):
+            await asked(there, lambda client: client.create_topics([made], validate_only=True))
+        await asked(there, lambda client: client.create_topics([made]))
+        with pytest.raises(TopicAlreadyExistsError):
+            await asked(here, lambda client: client.create_topics([made], validate_only=True))
+
+
 async def test_records_may_have_large_keys_and_many_headers() -> None:
     async with served() as gateway:
         await asked(gateway, lambda client: client.create_topics([NewTopic("orders", 1, 1)]))
