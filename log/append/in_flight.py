@@ -14,8 +14,8 @@ from typing import TypeAlias
 import pyarrow as pa
 
 from ..errors import FencedError, NotWritten, PenstockError, SequenceError, TopicDeleted, UnknownOutcome
-from ..format.fold import FoldedEntry, VoidReason
-from ..format.header import Action, Batch, Epoch, Opening, is_idempotent
+from ..format.fold import FoldedEntry
+from ..format.header import Action, Batch, Epoch, Opening, identity_of, is_idempotent
 from ..format.idempotence import IdempotentRow, Standing, epoch_of, in_round_of, key_of, standing
 from ..format.state import ProducerRow, TopicState
 from ..limits import VALIDITY_ENTRIES
@@ -123,10 +123,9 @@ def after_fold(pending: PendingAppend, folded: FoldedEntry) -> Outcome | None:
             if is_own(opening, pending.opening) and isinstance(epoch, Epoch):
                 return OpeningResult(epoch, folded.state.named[opening.producer].last)
         return _gone(pending.opening.generation, folded.state)
-    batch = _batch(pending)
-    for other, verdict in zip(folded.header.batches, folded.verdicts, strict=True):
-        if not isinstance(verdict, VoidReason) and is_same(other, batch):
-            return AppendResult(folded.number, folded.store_time_ms, verdict)
+    offsets = folded.accepted.get(identity_of(_batch(pending)))
+    if offsets is not None:
+        return AppendResult(folded.number, folded.store_time_ms, offsets)
     return _hopeless(pending, folded.state)
 
 
@@ -177,16 +176,6 @@ def is_expired(pending: PendingAppend, state: TopicState) -> bool:
 def _batch(pending: PendingAppend) -> Batch:
     assert pending.batch is not None, "a pending append is a batch, an opening or actions"
     return pending.batch
-
-
-def is_same(one: Batch, other: Batch) -> bool:
-    """Whether two batches are one: an epoch's sequences are never used twice, in a queue of one life of the topic."""
-    return _identity(one) == _identity(other)
-
-
-def _identity(batch: Batch) -> tuple[object, ...]:
-    queue = tuple(batch.rows) if is_idempotent(batch) else None
-    return batch.producer, batch.named, batch.epoch, batch.previous, batch.last, batch.generation, queue
 
 
 def as_accepted(opening: Opening, state: TopicState) -> OpeningResult | None:

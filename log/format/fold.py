@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import cached_property
 
 from ..errors import DataDamaged
 from ..limits import (
@@ -29,6 +30,7 @@ from ..schema.topic_schema import TopicSchema
 from .header import (
     Action,
     Batch,
+    BatchIdentity,
     CloseJob,
     Created,
     Deleted,
@@ -38,6 +40,7 @@ from .header import (
     Header,
     Opening,
     Repair,
+    identity_of,
     is_idempotent,
 )
 from .idempotence import Standing, after, is_numbered, key_of, later, may_leave, standing
@@ -73,7 +76,7 @@ class VoidReason(StrEnum):
     REPEATED = "this opening was accepted before"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class FoldedEntry:
     """An entry and its verdicts."""
 
@@ -91,6 +94,12 @@ class FoldedEntry:
     @property
     def store_time_ms(self) -> int:
         return self.state.store_time_ms
+
+    @cached_property
+    def accepted(self) -> Mapping[BatchIdentity, Mapping[int, int]]:
+        """The first offsets of the batches that count. An entry of many batches may answer thousands of appends."""
+        verdicts = zip(self.header.batches, self.verdicts, strict=True)
+        return {identity_of(batch): verdict for batch, verdict in verdicts if not isinstance(verdict, VoidReason)}
 
     @property
     def is_repair(self) -> bool:

@@ -196,6 +196,7 @@ class Repair(StoredForm, frozen=True, tag=True):
     lost_last: Number
 
 
+BatchIdentity: TypeAlias = tuple[object, ...]
 Action: TypeAlias = Created | Deleted | Evolved | CloseJob | ForgetJob | Repair
 
 # --- The forms of the rest: short, as every entry carries them ---------------------------------------------------------------------
@@ -271,6 +272,12 @@ def is_extended(batch: Batch) -> bool:
 
 def is_idempotent(batch: Batch) -> bool:
     return batch.begins is not None
+
+
+def identity_of(batch: Batch) -> BatchIdentity:
+    """What a batch has in common with all its copies: an epoch's sequences are never used twice, in a queue of one life of the topic."""
+    queue = tuple(batch.rows) if is_idempotent(batch) else None
+    return batch.producer, batch.named, batch.epoch, batch.previous, batch.last, batch.generation, queue
 
 
 def _has_idempotent(action: Action) -> bool:

@@ -18,11 +18,10 @@ from penstock.log.append.in_flight import (
     after_fold,
     after_jump,
     before_any,
-    is_same,
 )
 from penstock.log.errors import FencedError, NotWritten, SequenceError, TopicDeleted, UnknownOutcome
 from penstock.log.format.handover import HandOver
-from penstock.log.format.header import Batch, Created, Deleted
+from penstock.log.format.header import Batch, Created, Deleted, identity_of
 from penstock.log.format.idempotence import SEQUENCES
 from penstock.log.format.state import TopicState
 from penstock.log.limits import VALIDITY_ENTRIES
@@ -82,8 +81,7 @@ def test_a_copy_that_another_process_brought_acknowledges_it(loop: asyncio.Abstr
     "other", [sent(0, 3, queue=1), sent(0, 3, producer="8"), sent(0, 3, epoch=1), batch("7", 0, {0: 3}, last=3)]
 )
 def test_it_takes_no_other_batch_for_its_own(loop: asyncio.AbstractEventLoop, other: Batch) -> None:
-    assert is_same(sent(0, 3), sent(0, 3, begins=False))
-    assert not is_same(sent(0, 3), other)
+    assert identity_of(sent(0, 3)) == identity_of(sent(0, 3, begins=False)) != identity_of(other)
 
 
 def test_in_another_life_of_the_topic_its_numbers_are_another_s(loop: asyncio.AbstractEventLoop) -> None:
