@@ -9,7 +9,7 @@ A room serves an API by a `Handler` in the table that `KafkaCallRunner` takes:
   the client reads none, the connection is closed. Errors of single topics and partitions belong into the answer, by `refusal_of`.
 - It asks ``call.rights`` for each name that it acts on, as it acts: `CallerRights.check` raises what `refusal_of` takes. A handler that waits long
   calls ``call.check_again`` before it goes on, which may raise to end the connection.
-- It sets ``call.code`` to the gravest of these, for metrics and logs, unless the answer has ``error_code`` at its top.
+- It sets ``call.code`` to the first of these, for metrics and logs, unless the answer is a mapping in which `code_of` finds it.
 
 The handlers of one connection run one after the other, as in Kafka, and each begins when the answer before it is written. Only Produce begins while
 earlier Produces are under way: in order, so what its handler does before it first waits is done in order too. When the client is gone, handlers are
@@ -44,6 +44,8 @@ log = logging.getLogger("penstock.gateway")
 _CHECK_AGAIN_S: Final = 1.0
 """The session of a call that took longer is looked at again before the answer."""
 _THROTTLE: Final = "throttle_time_ms"
+_ROWS: Final = ("topics", "responses", "results")
+"""The fields of answers by topic or resource."""
 _REPEATED: Final = frozenset({ApiKey.FETCH, ApiKey.HEARTBEAT})
 """What clients that wait ask again and again in the same words. Their handlers leave a request as it is."""
 _REPEATED_BYTES_MAX: Final = 1_024
@@ -65,7 +67,7 @@ class KafkaCall:
     """The request's size."""
     access: KafkaAuthorizer = field(repr=False)
     code: ErrorCode = ErrorCode.NONE
-    """The gravest error in the answer."""
+    """The first error in the answer."""
     throttle_ms: int = 0
     """The time for which the client is told to send nothing, and is not read."""
     rights: CallerRights = field(default_factory=CallerRights)
@@ -265,16 +267,23 @@ def _encoded(call: KafkaCall, answer: Answer) -> list[Buffer]:
     if isinstance(answer, Mapping):
         if call.throttle_ms and has_answer_field(call.api, call.version, _THROTTLE):
             answer = {**answer, _THROTTLE: call.throttle_ms}
-        if code := answer.get("error_code"):
-            call.code = ErrorCode(_number(code))
+        call.code = code_of(answer) or call.code
         body = [encode_answer(call.api, call.version, answer)]
     else:
         body = answer
     return [answer_head(call.api, call.version, call.correlation_id, sum(map(len, body))), *body]
 
 
-def _number(code: Any) -> int:  # noqa: ANN401 - a field of an answer
-    return int(code)
+def code_of(answer: Mapping[str, Any]) -> ErrorCode:
+    """The first error of an answer: at its top, or of a topic, partition or resource."""
+    if code := answer.get("error_code"):
+        return ErrorCode(int(code))
+    for rows in _ROWS:
+        for row in answer.get(rows) or ():
+            parts = (row,) if "error_code" in row else row.get("partitions") or ()
+            if code := next((one["error_code"] for one in parts if one.get("error_code")), None):
+                return ErrorCode(int(code))
+    return ErrorCode.NONE
 
 
 def facts_of(call: KafkaCall) -> dict[str, object]:

@@ -193,11 +193,15 @@ async def test_the_audit_names_what_a_request_names_by_its_id(caplog: pytest.Log
         client.send(ApiKey.DELETE_GROUPS, 1, group_request(ApiKey.DELETE_GROUPS, 1, {"groups_names": ["billing"]}).encode())
         await client.answer()
         await altered(client, "secrets")
+        await seen(client, "secrets")
+        await listed(client, "orders", "secrets")
     audited = [one.getMessage() for one in caplog.records]
     assert audited == [
         f"keeper DeleteTopics orders {topic_id}: NONE",
         "keeper DeleteGroups billing: GROUP_ID_NOT_FOUND",
-        "keeper IncrementalAlterConfigs secrets: NONE",
+        "keeper IncrementalAlterConfigs secrets: TOPIC_AUTHORIZATION_FAILED",
+        "keeper Metadata secrets: TOPIC_AUTHORIZATION_FAILED",
+        "keeper ListOffsets orders secrets: TOPIC_AUTHORIZATION_FAILED",
     ]
 
 
