@@ -84,9 +84,9 @@ class GatewayOptions:
                 "clients cannot be told where this gateway is",
                 operation="start the gateway",
                 object=told or "no host",
-                expected="an address that leads clients to this gateway: they are told it in routes",
+                expected="an address that leads clients to this gateway: they are told it",
                 observed="the address that means all of a machine, which is for listening only",
-                hint="name the host by which clients reach it: --address HOST, or for all gateways together --advertise HOST:PORT",
+                hint="name the host by which clients reach it: --address HOST",
             )
 
 

@@ -26,6 +26,10 @@ from .proof import mechanisms, prove
 _ADDRESS: Final = (
     "Give each gateway --address HOST, a name by which its clients reach it: they are told it, and speak with it from then on"
 )
+_FIXES: Final = {
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "An operator grants rights to it by `penstock access grant`",
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "Make it by `penstock topic create`, or an admin client, or start the gateway with --create-topics",
+}
 _EARLIEST: Final = -2
 _LATEST: Final = -1
 _NONCE_BYTES: Final = 18
@@ -96,8 +100,8 @@ class KafkaChecker:
         client, started_s = self._clients[self._target.place], self._runtime.clock.monotonic_s()
         try:
             await client.versions()
-        except ConnectionClosed as error:
-            raise CheckFailed(str(error), "Is it a gateway of Kafka's protocol, and is TLS used by both or none?") from None
+        except (ConnectionClosed, TimeoutError) as error:
+            raise CheckFailed(_said(error), "Is it a gateway of Kafka's protocol, and is TLS used by both or none?") from None
         return f"{len(client.highest)} APIs, answered in {self._took(started_s)}"
 
     async def _prove(self) -> str:
@@ -295,8 +299,10 @@ def _said(error: Exception) -> str:
 
 def _check(code: int, what: str, message: str | None = None) -> None:
     if code:
-        name = ErrorCode(code).name if code in set(ErrorCode) else "an unknown code"
-        raise CheckFailed(f"{what}: {code} {name}{f', {message}' if message else ''}")
+        name, fix = "an unknown code", ""
+        if code in set(ErrorCode):
+            name, fix = ErrorCode(code).name, _FIXES.get(ErrorCode(code), "")
+        raise CheckFailed(f"{what}: {code} {name}{f', {message}' if message else ''}", fix)
 
 
 def is_of_own_machine(host: str) -> bool:

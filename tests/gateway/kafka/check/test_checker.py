@@ -58,6 +58,13 @@ async def test_an_access_key_where_nobody_asks_for_one() -> None:
         assert found == {"identity": "it asks nobody who he is, so an access key is refused"}
 
 
+async def test_a_topic_that_is_not_there_is_told_with_what_makes_it() -> None:
+    async with served() as gateway:
+        told = (await findings(gateway, topic="nosuch"))["topic"]
+        assert told.observed == "topic nosuch: 3 UNKNOWN_TOPIC_OR_PARTITION"
+        assert "penstock topic create" in told.fix
+
+
 async def test_without_sending_nothing_is_written() -> None:
     async with served() as gateway:
         await gateway.lake.create_topic("orders", TopicSettings(queues=1))
@@ -119,7 +126,9 @@ async def test_what_is_no_gateway_is_told_within_its_time(monkeypatch: pytest.Mo
 
     async with served() as gateway, await asyncio.start_server(silent, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
-        assert problems(await findings(gateway, port=port)).keys() == {"versions"}
+        found = await findings(gateway, port=port)
+        assert problems(found).keys() == {"versions"}
+        assert "a gateway of Kafka's protocol" in found["versions"].fix
     assert problems(await findings(gateway)).keys() == {"connection"}, "nobody is there"
 
 
