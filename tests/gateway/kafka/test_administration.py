@@ -129,6 +129,9 @@ async def test_lists_are_added_to_and_taken_from_and_a_compacted_topic_wants_key
         await sending.send_and_wait("orders", b"without a key")
         retention = (await gateway.lake.topics())["orders"].settings.retention
         await asked(gateway, lambda client: client.alter_configs([altered(cleanup_policy=("APPEND", "compact"))]))
+        await asked(gateway, lambda client: client.alter_configs([altered(cleanup_policy=("APPEND", "compact"))]))
+        assert await told(gateway) == {"cleanup.policy": "delete,compact"}
+        await asked(gateway, lambda client: client.alter_configs([altered(cleanup_policy=("SET", "delete"))], validate_only=True))
         assert await told(gateway) == {"cleanup.policy": "delete,compact"}
         with pytest.raises(KafkaError):
             await sending.send_and_wait("orders", b"without a key")
@@ -205,6 +208,33 @@ async def test_partitions_are_described_without_a_list_that_is_null() -> None:
         ]
         leader = described.partitions[0].leader_id
         assert lists == [([leader], [leader], [], [], [])] * 2
+
+
+async def page(gateway: KafkaGateway, limit: int, *cursor: Any) -> tuple[list[tuple[str, list[int]]], Any]:
+    """The partitions of all topics, of one answer, and where the next one begins."""
+    client = Client(*await asyncio.open_connection("127.0.0.1", gateway.port))
+    begin = DescribeTopicPartitionsRequest.Cursor(*cursor) if cursor else None
+    request = DescribeTopicPartitionsRequest(version=0, topics=[], response_partition_limit=limit, cursor=begin)
+    client.send(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, request.encode())
+    _, answer = await client.answer()
+    await client.close()
+    found = DescribeTopicPartitionsResponse.decode(answer[1:], version=0)
+    following = found.next_cursor and (found.next_cursor.topic_name, found.next_cursor.partition_index)
+    return [(one.name, [part.partition_index for part in one.partitions]) for one in found.topics], following
+
+
+async def test_topics_are_described_by_pages_that_follow_one_another() -> None:
+    async with served() as gateway:
+        for name, queues in (("a", 2), ("b", 3), ("c", 2)):
+            await gateway.lake.create_topic(name, TopicSettings(queues=queues))
+        whole = [("a", [0, 1]), ("b", [0, 1, 2]), ("c", [0, 1])]
+        assert await page(gateway, 7) == (whole, None)
+        assert await page(gateway, 2) == ([("a", [0, 1])], ("b", 0))
+        assert await page(gateway, 3) == ([("a", [0, 1]), ("b", [0])], ("b", 1))
+        assert await page(gateway, 3, "b", 1) == ([("b", [1, 2]), ("c", [0])], ("c", 1))
+        assert await page(gateway, 3, "c", 1) == ([("c", [1])], None)
+        assert await page(gateway, 9, "aa", 1) == (whole[1:], None), "the topic has gone since"
+        assert await page(gateway, 0, "b", -1) == ([("b", [0])], ("b", 1)), "no page is empty"
 
 
 async def test_a_topic_that_another_gateway_deleted_is_gone_for_who_only_asks_for_it() -> None:

@@ -42,7 +42,7 @@ async def fetched(of: Client, topic: str, **asked: int) -> Any:
     return (await answered(of, topic, **asked)).responses[0].partitions[0]
 
 
-async def answered(of: Client, topic: str, *, session_id: int = 0, session_epoch: int = -1, **asked: int) -> Any:
+async def answered(of: Client, topic: str, *, session_id: int = 0, session_epoch: int = -1, times: int = 1, **asked: int) -> Any:
     limits = {"max_wait_ms": LONG_MS, "min_bytes": 1, "max_bytes": 2**31 - 1, **asked}
     partition = FetchRequest.FetchTopic.FetchPartition(
         partition=0,
@@ -57,7 +57,7 @@ async def answered(of: Client, topic: str, *, session_id: int = 0, session_epoch
         isolation_level=0,
         session_id=session_id,
         session_epoch=session_epoch,
-        topics=[FetchRequest.FetchTopic(topic=topic, partitions=[partition])],
+        topics=[FetchRequest.FetchTopic(topic=topic, partitions=[partition] * times)],
         forgotten_topics_data=[],
         rack_id="",
         **limits,
@@ -101,6 +101,14 @@ async def test_a_fetch_does_not_wait_for_bytes_that_its_limits_leave_out(asked: 
             await fetched(asking, "orders")  # so that each is a batch of its own
         part = await fetched(asking, "orders", **asked)
         assert 60 * KIB < len(part.records) < 100 * KIB
+
+
+async def test_a_partition_that_is_named_twice_is_answered_once() -> None:
+    async with served() as gateway, client(gateway) as asking:
+        await gateway.lake.create_topic("orders", TopicSettings(queues=1))
+        await (await gateway.lake.producer("orders")).send(Message(b"paid"))
+        (topic,) = (await answered(asking, "orders", times=3)).responses
+        assert len(topic.partitions) == 1
 
 
 async def test_a_fetch_makes_no_topic_and_undoes_no_deletion() -> None:

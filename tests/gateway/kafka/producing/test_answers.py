@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import pytest
@@ -124,6 +125,22 @@ async def test_a_record_from_the_future_is_refused_so_that_others_are_found_by_t
         refused = await told(asking, [Record(timestamp=now_ms), Record(timestamp=now_ms + hour_ms + 60_000)])
         assert refused.error_code == ErrorCode.INVALID_TIMESTAMP
         assert [one.batch_index for one in refused.record_errors] == [1]
+
+
+async def test_a_topic_takes_the_times_that_it_says_and_any_where_its_own_are_shown() -> None:
+    hour_ms = 3_600_000
+    bounded = replace(MIXED, configs=(("message.timestamp.before.max.ms", str(hour_ms)),))
+    for settings, code in (
+        (bounded, ErrorCode.INVALID_TIMESTAMP),
+        (replace(bounded, configs=(*bounded.configs, ("message.timestamp.type", "LogAppendTime"))), ErrorCode.NONE),
+    ):
+        async with served() as gateway, client(gateway) as asking:
+            await gateway.lake.create_topic("orders", settings)
+            now_ms = gateway.lake.runtime.clock.wall_ms()
+            answer = await told(asking, [Record(timestamp=now_ms), Record(timestamp=now_ms - 2 * hour_ms)])
+            assert answer.error_code == code
+            assert [one.batch_index for one in answer.record_errors] == ([1] if code else [])
+            assert (await told(asking, [Record(timestamp=now_ms - hour_ms // 2)])).error_code == ErrorCode.NONE
 
 
 async def test_a_producer_in_a_transaction_is_told_that_there_are_none() -> None:
