@@ -33,6 +33,7 @@ from penstock.log.stores.memory import MemoryStore
 from penstock.log.stores.protocol import Put
 from penstock.log.stores.wrapper import StoreCall, StoreWrapper
 from penstock.log.topic.settings import TopicSettings
+from tests.gateway.kafka.stage import until
 
 T = TypeVar("T")
 WRITTEN, DUPLICATE, OUT_OF_ORDER = BatchStatus.WRITTEN, BatchStatus.DUPLICATE, BatchStatus.OUT_OF_ORDER
@@ -42,6 +43,9 @@ class Broken(StoreWrapper):
     """A store that fails while a switch is on."""
 
     lose_answers = refuse_reads = is_full = False
+    opened: asyncio.Event | None = None
+    """Entries are held until it is set."""
+    holds = False
 
     async def _around(self, call: StoreCall, run: Callable[[], Awaitable[T]]) -> T:
         is_log, is_entry = "/log/" in call.key, "/log/" in call.key and call.mode is Put.CREATE
@@ -49,6 +53,9 @@ class Broken(StoreWrapper):
             raise StorageFull("no room", operation=call.verb, object=call.key)
         if is_log and call.verb == "get" and self.refuse_reads:
             raise StoreUnavailable("refused", operation=call.verb, object=call.key)
+        if is_entry and self.opened is not None:
+            self.holds = True
+            await self.opened.wait()
         answer = await run()
         if is_entry and self.lose_answers:
             raise StoreUnavailable("lost", operation=call.verb, object=call.key)
@@ -199,6 +206,14 @@ async def test_calls_that_are_under_way_are_one_chain_and_copies_share_their_fat
 
 
 @runs
+async def test_a_small_batch_does_not_overtake_a_large_one_of_the_call_before() -> None:
+    async with gateways() as [(_, appender, __)]:
+        calls = [begun(appender, "x" * 3 * 2**20, 0), begun(appender, "1", 1)]
+        found = [(await call).batches[0] for call in calls]
+        assert [(answer.status, answer.base_offset) for answer in found] == [(WRITTEN, 0), (WRITTEN, 1)]
+
+
+@runs
 async def test_a_call_that_is_given_up_lets_nothing_overtake() -> None:
     async with gateways() as [(lake, appender, _)]:
         calls = [begun(appender, str(number), number) for number in range(3)]
@@ -208,6 +223,24 @@ async def test_a_call_that_is_given_up_lets_nothing_overtake() -> None:
         found = [(await call).batches[0].status for call in calls]
         assert found == [WRITTEN] * 4
         assert [body for body in await stored(lake) if body != "x"] == [*"0123"]
+
+
+@pytest.mark.parametrize("batches", [[sent()], []], ids=["of a producer", "of nobody"])
+@runs
+async def test_a_call_that_is_given_up_while_it_is_written_hides_nothing_that_follows(batches: list[IdempotentBatch]) -> None:
+    told: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
+    async with gateways() as [(lake, appender, store)]:
+        store.opened = asyncio.Event()
+        given_up = asyncio.ensure_future(appender.append(rows("0"), batches))
+        await until(lambda: store.holds)
+        given_up.cancel()
+        await asyncio.wait((given_up,))
+        store.opened.set()
+        following = await appender.append(rows("1"), [sent(1)] if batches else [])
+        assert [one.status for one in (*following.batches, following.plain) if one is not None] == [WRITTEN]
+        assert await stored(lake) == [*"01"]
+    assert not told
 
 
 @runs

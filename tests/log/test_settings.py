@@ -72,3 +72,8 @@ def test_other_settings_are_stored_as_before() -> None:
     assert set(document["settings"]) == {"message_type", "queues", "retention", "retention_bytes", "limits"}
     assert set(document["settings"]["limits"]) == {"body_bytes", "properties_bytes", "properties", "group_bytes", "delay"}
     assert decode_record(encoded(limits=TopicLimits(max_properties=7)), where="here").settings.limits.headers_max == 7
+
+
+def test_configs_are_the_same_in_whatever_order_they_are_given() -> None:
+    one, other = ("cleanup.policy", "compact"), ("segment.ms", "100")
+    assert TopicSettings(configs=(one, other)) == TopicSettings(configs=(other, one))
