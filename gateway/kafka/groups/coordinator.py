@@ -126,7 +126,7 @@ class GroupCoordinator:
             raise KafkaRefusal(
                 ErrorCode.COORDINATOR_NOT_AVAILABLE, f"group {name} was taken over by {self._held[name].by}, as it seems"
             )
-        if len(self.groups) >= self.limits.groups_max:
+        if len(self.groups) >= self.limits.groups_max and not self._has_made_room():
             raise KafkaRefusal(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"this gateway coordinates {self.limits.groups_max} groups")
         taking = self._taking.get((name, creates))
         if taking is None:
@@ -178,6 +178,13 @@ class GroupCoordinator:
     def _forget(self, name: str) -> None:
         if (group := self.groups.pop(name, None)) is not None:
             group.forget()
+
+    def _has_made_room(self) -> bool:
+        """Forget the group without members that was asked for first, if there is one: else who may make groups keeps others from theirs."""
+        empty = [group for group in self.groups.values() if group.is_lost or group.group.state is GroupState.EMPTY]
+        if empty:
+            self._forget(min(empty, key=lambda group: group.used_s).name)
+        return bool(empty)
 
     def _forget_all(self) -> None:
         for name in list(self.groups):

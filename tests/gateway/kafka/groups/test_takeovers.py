@@ -264,6 +264,24 @@ async def test_a_takeover_that_fails_when_nobody_waits_any_more_is_no_error_of_t
     assert not told
 
 
+async def test_a_gateway_with_as_many_groups_as_it_may_have_forgets_one_without_members() -> None:
+    async with open_lake() as lake:
+        gateway = Gateway(lake, "g0", limits=GroupLimits(initial_delay_s=0.0, groups_max=3))
+        first, second, third, fourth, fifth = (Member(gateway, group=name) for name in ("g1", "g2", "g3", "g4", "g5"))
+        for member in (first, second, third):
+            assert await member.enter() == 0
+        assert await first.commit("orders", {0: 5}) == {0: 0}
+        assert await fourth.join() == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert [await first.leave(), await second.leave()] == [0, 0]
+        assert await fourth.enter() == 0
+        assert set(gateway.coordinator.groups) == {"g2", "g3", "g4"}
+        assert [await third.beat(), await fourth.beat()] == [0, 0]
+        assert await fetch(gateway, "g1", "orders", 0) == {0: 5}, "it takes the place of g2"
+        assert await fifth.enter() == 0
+        assert await Member(gateway, group="g6").join() == ErrorCode.COORDINATOR_NOT_AVAILABLE, "all have members"
+        await gateway.close()
+
+
 async def test_a_group_that_is_given_up_while_it_is_written_takes_nothing_of_its_members_share() -> None:
     gate = Gate(MemoryStore(), lambda call: call.is_write)
     async with open_lake(gate) as lake:
