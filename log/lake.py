@@ -141,8 +141,8 @@ class LogLake:
             log.warning("the Delta table of topic %s was not made: %s", name, error)
 
     async def alter_topic(self, name: str, **changes: object) -> TopicRecord:
-        """Change ``retention``, ``retention_bytes``, ``limits``, ``iceberg`` or ``configs`` of a topic. Raises `InvalidArgument` for
-        anything else.
+        """Change ``retention``, ``retention_bytes``, ``limits``, ``iceberg`` or ``configs`` of a topic, these as a whole or as a
+        mapping of some, with None for one that goes. Raises `InvalidArgument` for anything else.
         """
         check_own(name, operation="alter_topic")
         await self._writable("alter_topic")

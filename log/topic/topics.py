@@ -340,7 +340,9 @@ def check_labels_kept(topic: Topic, after: TopicSchema) -> None:
 
 
 async def alter_topic(store: ObjectStore, runtime: Runtime, name: str, **changes: object) -> TopicRecord:
-    """Change retention, retention_bytes, limits, iceberg or configs, from the topic's next opening."""
+    """Change retention, retention_bytes, limits, iceberg or configs, from the topic's next opening. Configs may be a mapping of some of them,
+    with None for one that goes.
+    """
     unknown = sorted(set(changes) - {"retention", "retention_bytes", "limits", "iceberg", "configs"})
     if unknown:
         raise InvalidArgument(
@@ -354,9 +356,17 @@ async def alter_topic(store: ObjectStore, runtime: Runtime, name: str, **changes
         found = await read_record(store, paths)
         if found is None or found[0].deleted:
             raise not_found(name)
-        record = replace(found[0], settings=replace(found[0].settings, **changes))  # type: ignore[arg-type]
+        record = replace(found[0], settings=_altered(found[0].settings, changes))
         if await _write_record(store, runtime, paths, record, IfMatch(found[1])):
             return record
+
+
+def _altered(settings: TopicSettings, changes: Mapping[str, object]) -> TopicSettings:
+    configs = changes.get("configs")
+    if isinstance(configs, Mapping):  # of those that others change meanwhile none is lost
+        after = {**dict(settings.configs), **configs}
+        changes = {**changes, "configs": tuple((name, value) for name, value in after.items() if value is not None)}
+    return replace(settings, **changes)  # type: ignore[arg-type]
 
 
 async def delete_topic(store: ObjectStore, runtime: Runtime, name: str, *, only: str | None = None) -> TopicRecord:

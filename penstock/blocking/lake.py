@@ -429,8 +429,8 @@ class Lake(LakeFace[AsyncLake]):
         return self._core.url
 
     def alter_topic(self, name: str, **changes: object) -> TopicRecord:
-        """Change ``retention``, ``retention_bytes``, ``limits``, ``iceberg`` or ``configs`` of a topic. Raises `InvalidArgument` for
-        anything else.
+        """Change ``retention``, ``retention_bytes``, ``limits``, ``iceberg`` or ``configs`` of a topic, these as a whole or as a
+        mapping of some, with None for one that goes. Raises `InvalidArgument` for anything else.
         """
         return self._portal.run(lambda: self._core.alter_topic(name, **changes))
 

@@ -78,6 +78,17 @@ def test_eight_creators_at_once_agree() -> None:
     assert len(set(map(repr, records))) == 1
 
 
+def test_configs_are_altered_as_a_whole_or_some_of_them() -> None:
+    with penstock.connect("memory://") as lake:
+        lake.create_topic("orders")
+        lake.alter_topic("orders", configs=(("a", "1"), ("b", "2")))
+        altered = lake.alter_topic("orders", configs={"b": None, "c": "3"})
+        assert altered.settings.configs == (("a", "1"), ("c", "3"))
+        assert lake.alter_topic("orders", configs=()).settings.configs == ()
+        with pytest.raises(penstock.InvalidArgument, match="pairs of name and value"):
+            lake.alter_topic("orders", configs={"a": 1})
+
+
 def test_what_may_be_altered_is_altered_and_nothing_else() -> None:
     with penstock.connect("memory://") as lake:
         lake.create_topic("orders", queues=2)

@@ -28,7 +28,6 @@ STATIC_BROKER_CONFIG: Final = 4
 DEFAULT_CONFIG: Final = 5
 """Where a value comes from, by Kafka's numbers."""
 _LOG_DIRECTORY: Final = "/lake"
-_ALTERABLE: Final = ("retention", "retention_bytes", "configs")
 _Stated: TypeAlias = Callable[[Request, TopicSettings], Mapping[str, str | None]]
 """The values that a request states for a resource."""
 
@@ -118,8 +117,7 @@ class ConfigService:
             call.rights.check(Verb.MANAGE, asked.resource_name)
             before = await self._settings(asked.resource_name)
             after = settings_of(before, stated(asked, before))
-            changes = {name: getattr(after, name) for name in _ALTERABLE if getattr(after, name) != getattr(before, name)}
-            if not validate_only and changes:
+            if not validate_only and (changes := _changes(before, after)):
                 await self._lake.alter_topic(asked.resource_name, **changes)
         except (KafkaRefusal, PenstockError) as error:
             code, message = (refusal := refusal_of(error)).code, refusal.message
@@ -180,6 +178,16 @@ class ConfigService:
             "error_message": "this gateway asks nobody for a proof of identity, and allows all",
             "resources": [],
         }
+
+
+def _changes(before: TopicSettings, after: TopicSettings) -> dict[str, object]:
+    """What a client changed, and nothing else: what others change meanwhile stands."""
+    changes = {
+        name: getattr(after, name) for name in ("retention", "retention_bytes") if getattr(after, name) != getattr(before, name)
+    }
+    known, wanted = dict(before.configs), dict(after.configs)
+    configs = {name: wanted.get(name) for name in known | wanted if known.get(name) != wanted.get(name)}
+    return {**changes, "configs": configs} if configs else changes
 
 
 def _check_topic(asked: Request) -> None:

@@ -23,6 +23,7 @@ from penstock.log.stores import MemoryStore
 from penstock.log.stores.counting import CountingStore
 from tests.gateway.kafka.serving import place, producer, served
 from tests.gateway.kafka.stage import Client
+from tests.lakes import Gate
 
 
 async def asked(gateway: KafkaGateway, ask: Callable[[KafkaAdminClient], Any]) -> Any:
@@ -112,6 +113,21 @@ async def test_configs_that_kafka_has_are_kept_for_every_gateway_until_they_are_
         await asked(gateway, lambda client: client.alter_configs([changes]))
         assert await told(other) == {"segment.ms": "1000", "retention.ms": "60000"}
         assert (await gateway.lake.topics())["orders"].settings.configs == (("segment.ms", "1000"),)
+
+
+async def test_of_two_changes_at_once_none_is_lost() -> None:
+    gate = Gate(MemoryStore(), lambda call: call.is_write and call.key.endswith("topic.json"))
+    async with served(gate) as gateway:
+        await asked(gateway, lambda client: client.create_topics([NewTopic("orders", 1, 1, topic_configs={"segment.ms": "1000"})]))
+        gate.closed = True
+        first = asyncio.ensure_future(asked(gateway, lambda client: client.alter_configs([altered(flush_ms="7")])))
+        assert await asyncio.to_thread(gate.held.wait, 30)
+        gate.closed = False
+        change = altered(preallocate="true", segment_ms=("DELETE", None))
+        await asked(gateway, lambda client: client.alter_configs([change]))
+        gate.open()
+        await first
+        assert await told(gateway) == {"flush.ms": "7", "preallocate": "true"}
 
 
 @pytest.mark.parametrize("is_incremental", [True, False])
