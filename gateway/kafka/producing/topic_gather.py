@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from ....aio import Lake
 from ....log.errors import CallError, TopicDeleted
@@ -19,6 +20,9 @@ from ..tail.batch_cache import BatchCache, CachedBatch, TopicPartition
 from ..topics.configs import has_log_append_time
 from ..wire.errors import ErrorCode, KafkaRefusal, refusal_of
 from .forming import FormedRows, behind_lost, form, is_behind, is_numbered, numbered, place_of, without_unfit
+
+_TURNS_TO_ANSWER: Final = 5
+"""The turns of the loop from an outcome to the client. The next append keeps the loop for some milliseconds, so answers go first."""
 
 
 def _new_future() -> asyncio.Future[int | None]:
@@ -90,6 +94,8 @@ class TopicGather:
                         one.fail(error)
             self._waiting = left + self._waiting
             self._refuse_behind(pending)
+            for _ in range(_TURNS_TO_ANSWER):
+                await asyncio.sleep(0)
             if self._is_ending:
                 self._refuse_waiting()
 
