@@ -97,10 +97,19 @@ class MetadataService:
         peers = await self._peers.live(tls=call.session.is_tls)
         names = sorted({one.name for one in request.topics} or await self._all_names(call))
         first, start = ("", 0) if request.cursor is None else (request.cursor.topic_name, request.cursor.partition_index)
-        described = (self._one(name, peers, call, creates=False, more=_NO_ELIGIBLE) for name in names if name >= first)
-        found = await asyncio.gather(*described)
+        start = max(0, start) if first in names else 0
         limit = max(1, min(request.response_partition_limit, _DESCRIBED_MAX))
-        topics, following = page_of(found, start=max(0, start) if first in names else 0, limit=limit)
+        names = [name for name in names if name >= first]
+        found: list[Fields] = []
+        left = start + limit
+        for at in range(0, len(names), _OPENED_AT_ONCE):
+            if left < 0:  # the page is full, and it is known where the next one begins
+                break
+            some = names[at : at + _OPENED_AT_ONCE]
+            opened = await asyncio.gather(*(self._one(name, peers, call, creates=False, more=_NO_ELIGIBLE) for name in some))
+            found += opened
+            left -= sum(len(_partitions(one)) for one in opened)
+        topics, following = page_of(found, start=start, limit=limit)
         return {"throttle_time_ms": 0, "topics": topics, "next_cursor": following}
 
     def _controller(self, peers: Sequence[Peer]) -> int:
@@ -227,8 +236,7 @@ def page_of(topics: Iterable[Fields], *, start: int, limit: int) -> tuple[list[F
     for topic in topics:
         if limit == 0:
             return page, {"topic_name": topic["name"], "partition_index": 0}
-        partitions = topic["partitions"]
-        assert isinstance(partitions, list), "an answer's own"
+        partitions = _partitions(topic)
         some = partitions[start : start + limit]
         page.append({**topic, "partitions": some})
         if start + limit < len(partitions):
@@ -236,6 +244,12 @@ def page_of(topics: Iterable[Fields], *, start: int, limit: int) -> tuple[list[F
         limit -= len(some)
         start = 0
     return page, None
+
+
+def _partitions(topic: Fields) -> list[Fields]:
+    partitions = topic["partitions"]
+    assert isinstance(partitions, list), "an answer's own"
+    return partitions
 
 
 def id_of(incarnation: str) -> UUID:

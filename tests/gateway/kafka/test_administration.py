@@ -253,6 +253,17 @@ async def test_topics_are_described_by_pages_that_follow_one_another() -> None:
         assert await page(gateway, 0, "b", -1) == ([("b", [0])], ("b", 1)), "no page is empty"
 
 
+async def test_a_page_is_made_of_the_topics_that_it_needs() -> None:
+    store = MemoryStore()
+    async with served(store) as gateway, served(store) as other:
+        names = [f"orders-{number:02}" for number in range(40)]
+        await asyncio.gather(*(gateway.lake.create_topic(name, TopicSettings(queues=1)) for name in names))
+        assert await page(other, 1) == ([(names[0], [0])], (names[1], 0))
+        assert len(other.lake._opened) < len(names)
+        pages, cursor = await page(other, 30)
+        assert pages + (await page(other, 30, *cursor))[0] == [(name, [0]) for name in names]
+
+
 async def test_a_topic_that_another_gateway_deleted_is_gone_for_who_only_asks_for_it() -> None:
     store = MemoryStore()
     async with served(store) as gateway, served(store) as other:
