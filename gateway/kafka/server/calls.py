@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, TypeAlias
 
 from ....log.errors import PenstockError
-from ....log.runtime.runtime import Clock
+from ....log.runtime.runtime import Clock, run_in_pool
 from ...access.refusals import Unauthorized
 from ...access.rights import CallerRights
 from ...bounds.log_throttle import LogThrottle
@@ -49,6 +49,8 @@ _ROWS: Final = ("topics", "responses", "results")
 _REPEATED: Final = frozenset({ApiKey.FETCH, ApiKey.HEARTBEAT})
 """What clients that wait ask again and again in the same words. Their handlers leave a request as it is."""
 _REPEATED_BYTES_MAX: Final = 1_024
+_ENCODED_AT_ONCE: Final = 2_000
+"""An answer of so many topics and partitions is encoded in some 20 ms."""
 _OURS: Final = frozenset({ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.KAFKA_STORAGE_ERROR})
 """Failures of the gateway or the store."""
 
@@ -185,7 +187,7 @@ class KafkaCallRunner:
             answer = await self._handled(call, request)
             if self.clock.monotonic_s() - started_s > _CHECK_AGAIN_S and not call.api.carries_records:
                 await call.check_again()
-            buffers = None if answer is None else _encoded(call, answer)
+            buffers = None if answer is None else await _encoded_beside(call, answer)
         except Exception as error:  # noqa: BLE001 - whatever happened, the caller gets a code
             refusal = self.log_refusal(call, call.session, error)
             call.code = refusal.code
@@ -260,6 +262,18 @@ def _decoded(call: KafkaCall, header: RequestHeader, frame: memoryview) -> Reque
         last = DecodedRequest(call.api.key, call.version, bytes(body), decode_request(call.api, call.version, body))
         call.session.last = last
     return last.request
+
+
+async def _encoded_beside(call: KafkaCall, answer: Answer) -> list[Buffer]:
+    """The same in a thread where it takes long, as for all topics of a large lake: other calls go on."""
+    if isinstance(answer, Mapping) and _count(answer) > _ENCODED_AT_ONCE:
+        return await run_in_pool(None, lambda: _encoded(call, answer))
+    return _encoded(call, answer)
+
+
+def _count(answer: Mapping[str, Any]) -> int:
+    """The topics, partitions and resources of an answer."""
+    return sum(1 + len(row.get("partitions") or ()) for rows in _ROWS for row in answer.get(rows) or ())
 
 
 def _encoded(call: KafkaCall, answer: Answer) -> list[Buffer]:

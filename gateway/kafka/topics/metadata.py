@@ -119,7 +119,10 @@ class MetadataService:
 
     async def _all(self, peers: Sequence[Peer], call: KafkaCall) -> Sequence[Fields]:
         names = await self._all_names(call)
-        found = await asyncio.gather(*(self._one(name, peers, call, creates=False) for name in names))
+        found: list[Fields] = []
+        for start in range(0, len(names), _ASKED_AT_ONCE):
+            some = names[start : start + _ASKED_AT_ONCE]
+            found += await asyncio.gather(*(self._one(name, peers, call, creates=False) for name in some))
         return [one for one in found if one["error_code"] == ErrorCode.NONE]  # those that have gone meanwhile
 
     async def _all_names(self, call: KafkaCall) -> Sequence[str]:

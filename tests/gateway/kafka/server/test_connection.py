@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 import struct
+import threading
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -16,10 +17,12 @@ from kafka.protocol.metadata import ApiVersionsResponse, MetadataResponse
 from kafka.protocol.producer import ProduceResponse
 
 from penstock.gateway.access.refusals import Forbidden, Unauthorized
+from penstock.gateway.kafka.server import calls
 from penstock.gateway.kafka.server.calls import AdmitAll, KafkaCall
 from penstock.gateway.kafka.server.limits import OTHERS_BYTES_MAX, OVERHEAD_BYTES, ConnectionLimits
 from penstock.gateway.kafka.wire.apis import APIS, ApiKey
 from penstock.gateway.kafka.wire.errors import ErrorCode, KafkaRefusal
+from penstock.gateway.kafka.wire.messages import encode_answer
 from penstock.gateway.kafka.wire.produce import ProducedPartition, ProduceRequest, encode_produce_answer
 from penstock.gateway.server.options import TlsOptions
 from penstock.log.errors import InvalidArgument, StoreUnavailable, TopicNotFound
@@ -545,3 +548,24 @@ async def test_a_request_that_repeats_the_last_one_is_understood_as_that_and_no_
                 client.send(ApiKey.HEARTBEAT, version, bodies[version, generation])
                 await client.answer()
     assert asked == [each for each in sent for _ in range(2)]
+
+
+async def test_an_answer_about_all_of_a_large_lake_is_encoded_beside_the_other_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: list[bool] = []
+
+    def encoded(*asked: Any) -> bytes:
+        threads.append(threading.current_thread() is threading.main_thread())
+        return encode_answer(*asked)
+
+    async def all_topics(_: Any, __: KafkaCall) -> dict[str, object]:
+        partitions = [{"error_code": 0, "partition_index": number, "leader_id": 7} for number in range(5_000)]
+        return {"controller_id": 7, "topics": [{"error_code": 3, "name": "orders", "partitions": partitions}]}
+
+    monkeypatch.setattr(calls, "encode_answer", encoded)
+    async with stage({ApiKey.METADATA: all_topics}) as on:
+        client = await on.client()
+        client.send(ApiKey.METADATA, 1, ORDERS)
+        _, answer = await client.answer()
+    assert [one.partition_index for one in metadata_of(answer).topics[0].partitions] == list(range(5_000))
+    assert threads == [False]
+    assert on.answered == [("Metadata", 1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)]
