@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import ClassVar
 
 from ..server.options import GatewayOptions
 
@@ -11,6 +12,8 @@ from ..server.options import GatewayOptions
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RocketMQOptions(GatewayOptions):
     """How RocketMQ's gateway is run."""
+
+    ADDRESS_HINT: ClassVar = f"{GatewayOptions.ADDRESS_HINT}, or for all gateways together --advertise HOST:PORT"
 
     port: int = 8081
     """0: any that is free."""

@@ -6,6 +6,7 @@ import ipaddress
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
+from typing import ClassVar
 
 from ...coordinator import DeliveryOrder
 from ...coordinator.access.sealing import SealingKeys
@@ -51,6 +52,8 @@ class TlsOptions:
 class GatewayOptions:
     """How a gateway of any protocol is run."""
 
+    ADDRESS_HINT: ClassVar = "name the host by which clients reach it: --address HOST"
+
     host: str = "127.0.0.1"
     port: int
     """0: any that is free."""
@@ -86,7 +89,7 @@ class GatewayOptions:
                 object=told or "no host",
                 expected="an address that leads clients to this gateway: they are told it",
                 observed="the address that means all of a machine, which is for listening only",
-                hint="name the host by which clients reach it: --address HOST",
+                hint=self.ADDRESS_HINT,
             )
 
 

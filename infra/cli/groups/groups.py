@@ -24,7 +24,6 @@ from ...terminal import completion, output
 from ...terminal.listing import CommandGroup
 from ...terminal.session import CommandSession, confirm, confirm_options, exit_code_option, group_options, options
 from ...terminal.values import DurationParam, ParamType, PositionParam
-from ..lake.stored_topics import run_async
 from .lag import SETTINGS, describe, lag
 from .parked import parked, release, skip
 
@@ -129,6 +128,8 @@ def create(session: CommandSession, /, group: str, delivery_order: str, **settin
 @exit_code_option
 def list_groups(session: CommandSession) -> bool:
     """List the consumer groups of the lake."""
+    from ..lake.stored_topics import run_async
+
     records = run_async(session, lambda lake: lake.coordination.groups.all(), read_only=True)
     if session.as_json:
         for name, record in records.items():

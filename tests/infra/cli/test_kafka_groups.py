@@ -22,7 +22,7 @@ def shop(lake: Path) -> Path:
             await with_messages(opened, 10)
             record = await begin(opened)
             await commit(opened, record, {0: 3, 1: 5})
-            await join(opened, record, member("app-1", assignment(orders=[0, 1])))
+            await join(opened, record, member("app-1", assignment(orders=[0, 1]), principal="shop"))
             await opened.create_group("shipping", delivery_order="CONCURRENT")
 
     asyncio.run(fill())

@@ -19,7 +19,7 @@ async def work(folder: Path) -> None:
     async with aio.connect(folder, maintenance=False) as lake:
         record = await begin(lake)
         await commit(lake, record, {0: 3, 1: 1})
-        await join(lake, record, member("app-1", assignment(orders=[0, 1])))
+        await join(lake, record, member("app-1", assignment(orders=[0, 1]), principal="shop"))
 
 
 def test_members_and_committed_offsets_are_shown_and_no_settings(console: Open, folder: Path) -> None:
