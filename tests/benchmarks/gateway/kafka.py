@@ -185,7 +185,7 @@ def _consume(endpoints: str, topic: str, count: int) -> float:
     made.assign([TopicPartition(topic, partition, 0) for partition in range(PARTITIONS)])
     taken, start_s = 0, time.perf_counter()
     while taken < count:
-        records = made.consume(10_000, _TIMEOUT_S)
+        records = made.consume(min(10_000, count - taken), _TIMEOUT_S)
         if not records or any(record.error() for record in records):
             raise RuntimeError(f"{taken} of {count} records came")
         taken += len(records)
