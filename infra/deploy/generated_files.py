@@ -32,8 +32,13 @@ def docker() -> dict[str, str]:
 
 
 def kubernetes() -> dict[str, str]:
-    """Workers, upkeep, scaling on lag, and scraping."""
+    """The lake, workers, upkeep, gateways, scaling on lag, and scraping."""
     return _folder("kubernetes")
+
+
+def compose() -> dict[str, str]:
+    """The same processes for one machine."""
+    return _folder("compose")
 
 
 def prometheus() -> dict[str, str]:
@@ -58,8 +63,9 @@ KINDS: Mapping[str, GeneratedFiles] = {
     "docker": GeneratedFiles(docker, "docker build -t penstock {folder}"),
     "kubernetes": GeneratedFiles(
         kubernetes,
-        "change what says example, then kubectl apply -f {folder}/maintain.yaml -f {folder}/worker.yaml",
+        "change what says example, then kubectl apply -f {folder}/lake.yaml -f {folder}/maintain.yaml -f {folder}/worker.yaml",
     ),
+    "compose": GeneratedFiles(compose, "change what says example, then docker compose -f {folder}/compose.yaml up"),
     "prometheus": GeneratedFiles(prometheus, "name {folder}/alerts.yaml in rule_files of prometheus.yml"),
     "grafana": GeneratedFiles(grafana, "import {folder}/penstock.json in Grafana (Dashboards, New, Import)"),
 }

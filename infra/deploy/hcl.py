@@ -33,7 +33,7 @@ _CONDITIONS = {
 def files() -> dict[str, str]:
     """All Terraform files by name, hand-written and generated."""
     folder = resources.files(__package__) / "terraform"
-    written = {one.name: one.read_text() for one in folder.iterdir() if one.name.endswith(".tf")}
+    written = {one.name: one.read_text() for one in folder.iterdir() if one.is_file()}
     return {**written, GENERATED: policies()}
 
 

@@ -19,8 +19,8 @@ _ROLES = ("reader", "producer", "transactions", "consumer", "gateway", "capture"
 
 @click.group(cls=CommandGroup)
 def command() -> None:
-    """Files to run Penstock with (policies, Terraform, Docker, Kubernetes, Prometheus, Grafana), the DynamoDB table, and S3 and DynamoDB on this
-    machine.
+    """Files to run Penstock with (policies, Terraform, Docker, Kubernetes, Compose, Prometheus, Grafana), the DynamoDB table, and S3 and DynamoDB
+    on this machine.
     """
 
 
@@ -61,7 +61,8 @@ def _add_writer(kind: str, text: str) -> None:
 for _kind, _text in {
     "terraform": "Write Terraform files to FOLDER: a policy for each role, and the DynamoDB table.",
     "docker": "Write a Dockerfile to FOLDER, for an image with this version of Penstock from the package index.",
-    "kubernetes": "Write Kubernetes manifests to FOLDER: workers, upkeep, scaling on lag by KEDA, a PodMonitor.",
+    "kubernetes": "Write Kubernetes manifests to FOLDER: the lake, workers, upkeep, gateways, scaling on lag by KEDA, a PodMonitor.",
+    "compose": "Write a Compose file to FOLDER: the same processes on one machine.",
     "prometheus": "Write Prometheus's alerts to FOLDER, each with what to do.",
     "grafana": "Write a Grafana dashboard to FOLDER, with all metrics.",
 }.items():
