@@ -8,18 +8,19 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_playwright
 
 from tests.infra.web.journeys.found import CHROMIUM
 
 LARGE, PHONE = {"width": 1280, "height": 900}, {"width": 360, "height": 740}
-PATIENCE_MS = 20_000
+PATIENCE_MS = 60_000
 
 
 @contextmanager
 def browser() -> Iterator[Browser]:
     """A browser. As root it runs without its sandbox, which needs another user."""
     arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
+    expect.set_options(timeout=PATIENCE_MS)
     with sync_playwright() as playwright:
         running = playwright.chromium.launch(executable_path=CHROMIUM, args=arguments)
         try:
@@ -53,6 +54,12 @@ class Window:
         assert answer.status == status, self.page.content()
         if status >= 400:  # of which a browser tells in its console
             self.faults = [one for one in self.faults if f"status of {status}" not in one]
+
+    @contextmanager
+    def leaving(self) -> Iterator[None]:
+        """A click or a key that leads to another page. It ends once that page is loaded: a click alone does not wait for it."""
+        with self.page.expect_navigation():
+            yield
 
     def shot(self, name: str) -> None:
         """Keep a picture of the whole page, if pictures are kept."""

@@ -14,7 +14,7 @@ import penstock
 from penstock import ConsumeResult, Message, MessageView
 from penstock.infra.web.server.options import ConsoleRole
 from penstock.infra.web.server.passwords import SALT_BYTES, line_of
-from tests.infra.web.journeys.chromium import PATIENCE_MS, PHONE, Window
+from tests.infra.web.journeys.chromium import PHONE, Window
 from tests.infra.web.journeys.conftest import Open
 from tests.waiting import wait_until
 
@@ -72,7 +72,8 @@ def test_from_a_poison_message_to_released(window: Open, lake: Path) -> None:
         expect(page.get_by_role("status").first).to_contain_text("1 message group released")
         wait_until(lambda: worker.took("basket-31") == 2, "both messages of basket-31 are handled")
     assert next(body for group, body in worker.bodies if group == "basket-31").startswith(b'{"state": "created"')
-    page.get_by_role("link", name="Back to").click()
+    with seen.leaving():
+        page.get_by_role("link", name="Back to").click()
     expect(page.get_by_role("rowheader", name="basket-77")).to_be_visible()
     expect(page.get_by_role("rowheader", name="basket-31")).to_have_count(0)
     seen.go("/topics/penstock-audit")
@@ -93,8 +94,8 @@ def test_a_message_is_given_up_only_by_its_groups_name(window: Open, lake: Path)
     expect(page.locator(".summary")).to_contain_text("becomes a dead letter")
     page.get_by_label("Type warehouse to confirm").fill("Warehouse")
     confirm.click()
-    seen.faults.clear()  # a browser tells of the status 400 in its console
     expect(page.get_by_role("alert")).to_contain_text("was not typed")
+    seen.faults.clear()  # a browser tells of the status 400 in its console
     page.get_by_label("Type warehouse to confirm").fill("warehouse")
     with at_work(lake, "orders", "warehouse"):
         confirm.click()
@@ -141,7 +142,8 @@ def test_a_viewer_looks_and_cannot_act(window: Open, lake: Path, tmp_path: Path)
     def log_in(name: str) -> None:
         page.get_by_label("Name").fill(name)
         page.get_by_label("Password").fill(f"{name}-keeps-a-secret")
-        page.get_by_role("button", name="Log in").click()
+        with seen.leaving():
+            page.get_by_role("button", name="Log in").click()
 
     page.goto("/l/lake/groups/warehouse")
     seen.shot("log-in")
@@ -153,7 +155,8 @@ def test_a_viewer_looks_and_cannot_act(window: Open, lake: Path, tmp_path: Path)
     seen.go("/actions/release?group=warehouse", status=403)
     expect(page.get_by_text("only operators may do that")).to_be_visible()
     expect(page.get_by_role("button", name="Release parked message groups")).to_have_count(0)
-    page.get_by_role("button", name="Log out").click()
+    with seen.leaving():
+        page.get_by_role("button", name="Log out").click()
     log_in("ann")
     seen.go("/actions/release?group=warehouse")
     expect(page.get_by_role("button", name="Release parked message groups")).to_be_visible()
@@ -172,7 +175,8 @@ def test_chosen_dead_letters_are_sent_back_and_run(window: Open, lake: Path) -> 
     page = seen.page
     seen.go("/")
     page.get_by_role("link", name="Dead letters", exact=True).click()
-    page.get_by_role("rowheader", name="mailer").get_by_role("link").click()
+    with seen.leaving():
+        page.get_by_role("rowheader", name="mailer").get_by_role("link").click()
     choices = page.get_by_role("checkbox")
     before = choices.count()
     assert before >= 3
@@ -265,7 +269,7 @@ def test_charts_move_in_their_places(window: Open, lake: Path) -> None:
     before, place = int(lag.inner_text()), line.bounding_box()
     with penstock.connect(lake, maintenance=False) as opened, opened.producer("clicks") as producer:
         producer.send(Message(b"{}"))
-    expect(lag).to_have_text(str(before + 1), timeout=PATIENCE_MS)  # a chart has a point every five seconds
+    expect(lag).to_have_text(str(before + 1))  # a chart has a point every five seconds
     expect(line.locator("polyline")).to_have_count(1)
     assert line.bounding_box() == place
 
@@ -279,7 +283,8 @@ def test_a_topic_is_checked_and_damage_is_found(window: Open, lake: Path) -> Non
     seen.go("/upkeep")
     expect(page.get_by_role("row").filter(has_text="delivers delayed messages")).to_have_count(1)
     page.get_by_label("Topics whose names hold").fill("orders")
-    page.get_by_role("button", name="Filter").click()
+    with seen.leaving():
+        page.get_by_role("button", name="Filter").click()
     page.get_by_role("link", name="Check …").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Check of orders")
     page.get_by_role("button", name="Check it now").click()
@@ -322,12 +327,14 @@ def test_a_group_is_released_by_keyboard_alone(window: Open, lake: Path) -> None
     seen.go("/")
     tab_to(seen, "Skip to the content")
     page.keyboard.press("Enter")
-    assert page.evaluate("document.activeElement.id") == "main"
+    expect(page.locator("#main")).to_be_focused()
     tab_to(seen, "warehouse")
-    page.keyboard.press("Enter")
+    with seen.leaving():
+        page.keyboard.press("Enter")
     expect(page.get_by_role("heading", level=1)).to_have_text("Consumer group warehouse")
     tab_to(seen, "Skip all")
-    page.keyboard.press("Enter")
+    with seen.leaving():
+        page.keyboard.press("Enter")
     expect(page.get_by_role("heading", level=1)).to_have_text("Skip parked messages")
     tab_to(seen, "Type warehouse to confirm")
     page.keyboard.type("warehouse")
@@ -342,7 +349,8 @@ def test_the_way_to_a_release_on_a_phone(window: Open, lake: Path) -> None:
     seen.go("/")
     page.get_by_role("listitem").filter(has_text="are parked").get_by_role("link", name="warehouse").tap()
     page.get_by_role("link", name="Release all").tap()
-    page.get_by_role("button", name="Release parked message groups").tap()
+    with seen.leaving():
+        page.get_by_role("button", name="Release parked message groups").tap()
     expect(page.get_by_role("status").first).to_contain_text("3 message groups released")
     assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
 
@@ -366,7 +374,8 @@ def test_an_order_is_found_by_its_key(window: Open, lake: Path) -> None:
     page = seen.page
     seen.go("/topics/orders/messages")
     page.get_by_label("key", exact=True).fill("order-1050")
-    page.get_by_role("button", name="Show", exact=True).click()
+    with seen.leaving():
+        page.get_by_role("button", name="Show", exact=True).click()
     rows = page.get_by_role("row").filter(has=page.get_by_role("link", name="order-1050"))
     expect(rows).to_have_count(2)  # created, and paid
     rows.first.locator("summary").click()
