@@ -24,6 +24,18 @@ def fields_of(record: logging.LogRecord) -> dict[str, object]:
     return dict(found) if isinstance(found, dict) else {}
 
 
+class _OfWorker(logging.Filter):
+    """Gives each record the number of this worker as the fact ``worker``."""
+
+    def __init__(self, worker: int) -> None:
+        super().__init__()
+        self._worker = worker
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        record.fields = {**fields_of(record), "worker": self._worker}
+        return True
+
+
 class JsonFormatter(logging.Formatter):
     """One JSON object a line: ``time`` (UTC), ``level``, ``logger``, ``message``, the record's facts, and ``error`` with its traceback.
 
@@ -48,11 +60,13 @@ class JsonFormatter(logging.Formatter):
 class TextFormatter(logging.Formatter):
     """``2026-01-31T12:00:00.000Z WARNING penstock.consumers: group billing, orders queue 3: …``, and a traceback below.
 
-    Only a record's first line is not indented.
+    Only a record's first line is not indented. A worker of a pool has its number in brackets: ``penstock.consumers [2]: …``.
     """
 
     def format(self, record: logging.LogRecord) -> str:
-        text = f"{_time(record)} {record.levelname} {record.name}: {escaped(record.getMessage())}"
+        worker = fields_of(record).get("worker")
+        place = record.name if worker is None else f"{record.name} [{worker}]"
+        text = f"{_time(record)} {record.levelname} {place}: {escaped(record.getMessage())}"
         if not record.exc_info:
             return text
         trace = self.formatException(record.exc_info).split("\n")
@@ -64,10 +78,14 @@ def _time(record: logging.LogRecord) -> str:
 
 
 @contextmanager
-def logging_to(stream: TextIO | None = None, *, format: LogFormat = "text", level: int = logging.INFO) -> Iterator[None]:
-    """Write the library's log to ``stream`` (stderr) inside the block, and nowhere else."""
+def logging_to(
+    stream: TextIO | None = None, *, format: LogFormat = "text", level: int = logging.INFO, worker: int | None = None
+) -> Iterator[None]:
+    """Write the library's log to ``stream`` (stderr) inside the block, and nowhere else. ``worker``: the number of this worker in its pool."""
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(JsonFormatter() if format == "json" else TextFormatter())
+    if worker is not None:
+        handler.addFilter(_OfWorker(worker))
     logger = logging.getLogger(LOGGER)
     before = logger.level, logger.propagate
     logger.addHandler(handler)

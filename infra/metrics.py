@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import logging
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -30,6 +30,7 @@ from ..log.metrics import (
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import CallbackOptions, Meter, Observation
+    from prometheus_client import CollectorRegistry
     from prometheus_client.metrics_core import Metric as Family
 
 
@@ -44,8 +45,9 @@ def catalogue() -> tuple[Metric, ...]:
     from ..gateway.kafka.metrics import CATALOGUE as OF_KAFKA
     from ..gateway.metrics import CATALOGUE as OF_GATEWAYS
     from ..gateway.rocketmq.metrics import CATALOGUE as OF_ROCKETMQ
+    from .pool_metrics import CATALOGUE as OF_POOLS
 
-    return (*CATALOGUE, *OF_ROCKETMQ, *OF_KAFKA, *OF_GATEWAYS)
+    return (*CATALOGUE, *OF_ROCKETMQ, *OF_KAFKA, *OF_GATEWAYS, *OF_POOLS)
 
 
 class _Failures:
@@ -136,21 +138,16 @@ class MetricsServer:
         self.thread.join()
 
 
-def serve_prometheus(metrics: MemoryMetrics, *, port: int, host: str = LOOPBACK) -> MetricsServer:
+def serve_prometheus(metrics: MemoryMetrics | WorkersCollector, *, port: int, host: str = LOOPBACK) -> MetricsServer:
     """Serve ``/metrics`` on ``port`` (0: any free one) from a thread, with the process's CPU, memory and open files where they are known.
 
     Callers who reach the port read all metrics: only this machine does, unless ``host`` names another address (0.0.0.0: all).
 
     Raises `MissingDependency` without prometheus-client, `InvalidArgument` when the port is taken or may not be used.
     """
-    try:
-        from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector, start_http_server
-    except ImportError as error:
-        raise _missing("serving metrics needs prometheus-client", error, "metrics") from error
-    registry = CollectorRegistry()
-    for make in (ProcessCollector, PlatformCollector, GCCollector):
-        make(registry=registry)
-    registry.register(PrometheusCollector(metrics))
+    registry = _registry(metrics)
+    from prometheus_client import start_http_server
+
     try:
         server, thread = start_http_server(port, addr=host, registry=registry)
     except (OSError, OverflowError) as error:
@@ -164,8 +161,56 @@ def serve_prometheus(metrics: MemoryMetrics, *, port: int, host: str = LOOPBACK)
     return MetricsServer(server, thread)
 
 
+def metrics_text(metrics: MemoryMetrics) -> str:
+    """What `serve_prometheus` would serve. Raises `MissingDependency`."""
+    registry = _registry(metrics)
+    from prometheus_client import generate_latest
+
+    return generate_latest(registry).decode()
+
+
+def _registry(metrics: MemoryMetrics | WorkersCollector) -> CollectorRegistry:
+    try:
+        from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
+    except ImportError as error:
+        raise _missing("serving metrics needs prometheus-client", error, "metrics") from error
+    registry = CollectorRegistry()
+    if isinstance(metrics, WorkersCollector):
+        registry.register(metrics)
+        return registry
+    for make in (ProcessCollector, PlatformCollector, GCCollector):
+        make(registry=registry)
+    registry.register(PrometheusCollector(metrics))
+    return registry
+
+
+class WorkersCollector:
+    """Shows the metrics of several processes to prometheus-client, each sample with the label ``worker``."""
+
+    def __init__(self, texts: Callable[[], Mapping[str, str]]) -> None:
+        """``texts`` gives what `metrics_text` gave in each process, by its name; it is asked at each scrape."""
+        self._texts = texts
+
+    def describe(self) -> list[Family]:
+        """Nothing, so that registering asks nobody."""
+        return []
+
+    def collect(self) -> list[Family]:
+        """The samples of all processes, by family."""
+        from prometheus_client.metrics_core import Metric as Family
+        from prometheus_client.parser import text_string_to_metric_families
+
+        found: dict[str, Family] = {}
+        for worker, text in self._texts().items():
+            for family in text_string_to_metric_families(text):
+                shown = found.setdefault(family.name, Family(family.name, family.documentation, family.type))
+                for sample in family.samples:
+                    shown.add_sample(sample.name, {**sample.labels, "worker": worker}, sample.value)
+        return list(found.values())
+
+
 @contextmanager
-def metrics_server(metrics: MemoryMetrics, port: int | None, host: str = LOOPBACK) -> Iterator[int | None]:
+def metrics_server(metrics: MemoryMetrics | WorkersCollector, port: int | None, host: str = LOOPBACK) -> Iterator[int | None]:
     """Serve ``/metrics`` inside the block, which gets the port; None: do not. Raises the errors of `serve_prometheus`."""
     if port is None:
         yield None

@@ -19,6 +19,7 @@ from ...gateway.kafka import metrics as kafka
 from ...gateway.rocketmq import metrics as rocketmq
 from ...log.metrics import Kind, Metric
 from ...log.produce import metrics as producers
+from .. import pool_metrics as pools
 
 _LARGEST_OF_QUEUES = {LAG_LATENCY, QUEUEING_LATENCY, CELL_BYTES, FETCHING_PAUSED}
 """Gauges of which a topic has its worst queue's value. Others are summed."""
@@ -58,6 +59,7 @@ def sections() -> dict[str, tuple[Metric, ...]]:
         "Consumers": tuple(one for one in consumers if one not in of_groups),
         **others,
         "Gateways": (*rocketmq.CATALOGUE, *kafka.CATALOGUE, *gateways.CATALOGUE),
+        "Pools of workers": pools.CATALOGUE,
     }
 
 

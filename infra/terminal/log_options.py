@@ -17,11 +17,15 @@ _LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARN
 
 
 def log_options(command: C) -> C:
-    """Give a command the two options, and write the library's log to stderr while it runs. Stands right above the function."""
+    """Give a command the two options, and write the library's log to stderr while it runs. Stands right above the function.
+
+    A worker of a pool (``worker`` of `processes_options`) writes its number into every line.
+    """
 
     @functools.wraps(command)
     def run(*args: object, log_format: LogFormat, log_level: str, **options: object) -> object:
-        with logging_to(format=log_format, level=_LEVELS[log_level]):
+        seat = options.get("worker")
+        with logging_to(format=log_format, level=_LEVELS[log_level], worker=getattr(seat, "number", None)):
             return command(*args, **options)
 
     level = click.option(

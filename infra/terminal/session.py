@@ -59,10 +59,14 @@ class Signals:
 
     A command that must end in order holds the signals, and looks at ``received`` between two steps. `interruptible` marks its waits that may never
     end.
+
+    A worker of a pool gets SIGTERM as often as its parent, the system and a supervisor tell it to end; only SIGINT, which its parent sends for the
+    second signal, ends it at once.
     """
 
     def __init__(self) -> None:
         self.received: int | None = None
+        self.of_worker = False
         self._handled = 0
         self._held = False
         self._tell: Callable[[], None] | None = None
@@ -129,8 +133,11 @@ class Signals:
 
     def _on_signal(self, number: int, _: FrameType | None) -> None:
         self._handled += 1
-        first, self.received = self.received is None, number
-        if not (first and self._held):
+        first = self.received is None
+        if self.of_worker and number == signal.SIGTERM and not first:
+            return
+        self.received = number
+        if not (first and self._held) or (self.of_worker and number == signal.SIGINT):
             raise Interrupted(number)
         if self._tell is not None:
             self._tell()

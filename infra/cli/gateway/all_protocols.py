@@ -38,17 +38,10 @@ def all_protocols(
     kafka_port: int,
     kafka_tls_port: int,
     **given: Any,  # noqa: ANN401 - as click parsed them
-) -> None:
+) -> int:
     """Serve RocketMQ's protocol at --port and Kafka's at --kafka-port, by the same processes.
 
     One process appends what clients of both send to a topic, and reads it once for all.
     """
-    own_port = given["own_port"]
-    of_kafka = {
-        **given,
-        "port": kafka_port,
-        "tls_port": kafka_tls_port,
-        "own_port": None if own_port is None else kafka_port + own_port - given["port"],
-        "create_groups": None,
-    }
-    run_gateways(session, [rocketmq_gateway(given), kafka_gateway(of_kafka)], processes, given)
+    of_kafka = {**given, "port": kafka_port, "tls_port": kafka_tls_port, "create_groups": None}
+    return run_gateways(session, [rocketmq_gateway(given), kafka_gateway(of_kafka)], processes, given)

@@ -43,13 +43,14 @@ gather_commits_option = click.option(
 @log_options
 @group_options
 @click.pass_context
-def kafka(ctx: click.Context, /, *, processes: int, **given: Any) -> None:  # noqa: ANN401 - as click parsed them
+def kafka(ctx: click.Context, /, *, processes: int, **given: Any) -> int:  # noqa: ANN401 - as click parsed them
     """Serve Kafka's protocol for a lake, until Ctrl-C or SIGTERM: any Kafka client sends and reads here.
 
     Any number of gateways may serve one lake. None keeps anything: clients of one that dies go on at another.
     """
     if ctx.invoked_subcommand is None:
-        run_gateways(ctx.ensure_object(CommandSession), [kafka_gateway(given)], processes, given)
+        return run_gateways(ctx.ensure_object(CommandSession), [kafka_gateway(given)], processes, given)
+    return 0
 
 
 kafka.add_command(kafka_check)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ...metrics import LOOPBACK
+from ...pool.options import processes_options
 from ...terminal.metrics_options import metrics_options
 from ...terminal.session import F, options
 from ...terminal.values import DurationParam
@@ -39,14 +40,7 @@ def listening_options(port: int, *, topics: str) -> Callable[[F], F]:
         click.option(
             "--create-topics", is_flag=True, help=f"Make a topic of type {topics} when a client names one that there is not."
         ),
-        click.option(
-            "--processes",
-            type=click.IntRange(1, 64),
-            default=1,
-            show_default=True,
-            help="The number of processes; several listen at the port together, and each at one of its own behind it.",
-        ),
-        click.option("--own-port", type=click.IntRange(0, 65535), hidden=True, help="The second port of one of several processes."),
+        processes_options("The number of processes; several listen at the port together, and each at one of its own behind it."),
         click.option(
             "--drain",
             type=DurationParam(),
@@ -100,22 +94,18 @@ watching_options = options(
 """``--metrics-port``, ``--metrics-host`` and ``--audit``."""
 
 
-def process_number(given: Mapping[str, Any]) -> int:
-    """The number of this process among several; 0: the first, or alone."""
-    return 0 if given["own_port"] is None else max(0, given["own_port"] - given["port"] - 1)
-
-
 def options_of(given: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of `GatewayOptions`. Raises a usage error, and `InvalidArgument` for a key file that is none."""
     from ....coordinator import DeliveryOrder
 
-    advertise, create_groups, own_port = given.get("advertise"), given.get("create_groups"), given["own_port"]
+    advertise, create_groups, seat = given.get("advertise"), given.get("create_groups"), given["worker"]
     return {
-        **{name: given[name] for name in ("host", "port", "own_port", "address", "create_topics", "drain", "audit")},
+        **{name: given[name] for name in ("host", "port", "address", "create_topics", "drain", "audit")},
+        "own_port": None if seat is None else given["port"] + seat.number,
         "advertise": None if advertise is None else endpoint_of(advertise, "--advertise"),
         "create_groups": None if create_groups is None else DeliveryOrder(create_groups),
         "access": access_of(given),
-        "tls": tls_of(given, None if own_port is None else process_number(given)),
+        "tls": tls_of(given),
         "plaintext": not given["tls_only"],
     }
 
@@ -137,8 +127,8 @@ def access_of(given: Mapping[str, Any]) -> AccessOptions | None:
     )
 
 
-def tls_of(given: Mapping[str, Any], at: int | None) -> TlsOptions | None:
-    """The port with TLS; None: there is none. ``at`` is the number of this process among several that listen there."""
+def tls_of(given: Mapping[str, Any]) -> TlsOptions | None:
+    """The port with TLS; None: there is none."""
     from ....gateway.server.options import TlsOptions
 
     certificate, key = given["tls_cert"], given["tls_key"]
@@ -148,5 +138,5 @@ def tls_of(given: Mapping[str, Any], at: int | None) -> TlsOptions | None:
         if given["tls_only"]:
             raise click.UsageError("--tls-only needs --tls-cert and --tls-key.")
         return None
-    port = given["tls_port"]
-    return TlsOptions(certificate=certificate, key=key, port=port, own_port=None if at is None else port + 1 + at)
+    port, seat = given["tls_port"], given["worker"]
+    return TlsOptions(certificate=certificate, key=key, port=port, own_port=None if seat is None else port + seat.number)

@@ -39,13 +39,14 @@ utc_option = click.option(
 @log_options
 @group_options
 @click.pass_context
-def rocketmq(ctx: click.Context, /, *, processes: int, **given: Any) -> None:  # noqa: ANN401 - as click parsed them
+def rocketmq(ctx: click.Context, /, *, processes: int, **given: Any) -> int:  # noqa: ANN401 - as click parsed them
     """Serve RocketMQ 5's gRPC protocol for a lake, until Ctrl-C or SIGTERM: its official SDKs send and consume here.
 
     Any number of gateways may serve one lake. None keeps anything: clients of one that dies go on at another.
     """
     if ctx.invoked_subcommand is None:
-        run_gateways(ctx.ensure_object(CommandSession), [rocketmq_gateway(given)], processes, given)
+        return run_gateways(ctx.ensure_object(CommandSession), [rocketmq_gateway(given)], processes, given)
+    return 0
 
 
 rocketmq.add_command(check)

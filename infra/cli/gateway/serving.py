@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 import gc
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import click
 
 from ....log.metrics import MemoryMetrics
-from ...metrics import metrics_server
+from ...pool.running import run_pool
+from ...pool.seat import ParentLink, parent_link
 from ...terminal import output
 from ...terminal.session import CommandSession
 from ...terminal.stopper import Stopper
 from ..lake.stored_topics import run_async
-from .options import process_number
 
 if TYPE_CHECKING:
     from ....aio import Lake
     from ....gateway.protocol_gateway import ProtocolGateway
     from ....gateway.server.options import GatewayOptions
 
+_PATIENCE: Final = timedelta(seconds=30)
+"""The time beside the drain before one of several processes is killed."""
 _YOUNG_OBJECTS: Final = 5_000
 """Some calls' objects; Python's own default is 700."""
 _COLLECTIONS_OF_YOUNG, _COLLECTIONS_OF_OLDER = 20, 10
@@ -32,17 +34,20 @@ CommandGateway: TypeAlias = "tuple[GatewayOptions, Callable[[Lake, MemoryMetrics
 """The options of a gateway, and what makes it."""
 
 
-def run_gateways(session: CommandSession, gateways: Sequence[CommandGateway], processes: int, given: Mapping[str, Any]) -> None:
-    """Serve until told to stop. ``given``: what click parsed, of which the metrics' port and host count here."""
+def run_gateways(session: CommandSession, gateways: Sequence[CommandGateway], processes: int, given: Mapping[str, Any]) -> int:
+    """Serve until told to stop. ``given``: what click parsed, of which the metrics' port and host, and the place among several processes count
+    here. Returns the exit code.
+    """
+    seat, metrics_port, metrics_host = given["worker"], given["metrics_port"], given["metrics_host"]
+    if processes > 1 and seat is None:
+        served = [one for one, _ in gateways]
+        tell_processes(session, served, processes)
+        patience = served[0].drain + _PATIENCE
+        return run_pool(session, processes, metrics_port=metrics_port, metrics_host=metrics_host, patience=patience)
     stopper, metrics = Stopper(), MemoryMetrics()
-    options = gateways[0][0]
-    if processes > 1 and options.own_port is None:
-        with session.signals.held(stopper.stop):
-            run_several(session, [one for one, _ in gateways], processes, stopper)
-        return
-    port = given["metrics_port"] + process_number(given) if given["metrics_port"] else given["metrics_port"]
-    with metrics_server(metrics, port, given["metrics_host"]) as shown, session.signals.held(stopper.stop):
-        run_async(session, lambda lake: _serve(session, lake, gateways, stopper, metrics, shown))
+    with session.signals.held(stopper.stop), parent_link(seat, metrics, metrics_port, metrics_host) as parent:
+        run_async(session, lambda lake: _serve(session, lake, gateways, stopper, metrics, parent))
+    return 0
 
 
 async def _serve(
@@ -51,40 +56,28 @@ async def _serve(
     gateways: Sequence[CommandGateway],
     stopper: Stopper,
     metrics: MemoryMetrics,
-    metrics_port: int | None,
+    parent: ParentLink,
 ) -> None:
-    from ....gateway.server.processes import end_with_parent
-
     stopped = stopper.attach()
-    if gateways[0][0].own_port is not None:
-        end_with_parent(stopper.stop)
     async with AsyncExitStack() as stack:
         for options, made in gateways:
             gateway = await stack.enter_async_context(made(lake, metrics))
-            tell_places(session, options, port=gateway.port, tls_port=gateway.tls_port, metrics_port=metrics_port)
+            if not parent.has_parent:
+                tell_places(session, options, port=gateway.port, tls_port=gateway.tls_port, metrics_port=parent.metrics_port)
         freeze_memory()
+        parent.ready()
         await stopped.wait()
 
 
-def run_several(session: CommandSession, served: Sequence[GatewayOptions], processes: int, stopper: Stopper) -> None:
-    """Run processes of this same command, until told to stop."""
+def tell_processes(session: CommandSession, served: Sequence[GatewayOptions], processes: int) -> None:
+    """Tell where several processes serve together. Raises a usage error for ports that cannot be theirs."""
     from ....gateway.server.options import Endpoint
-    from ....gateway.server.processes import supervise
-    from ....log.runtime.portal import Portal
 
     if not all(0 < options.port < 2**16 - processes for options in served):
         raise click.UsageError("With --processes, --port must be a number with as many free ones behind it.")
-    first = served[0]
     shown = session.lake_shown  # a usage error is one of this process
-    again = [sys.executable, "-c", "from penstock.infra.cli import main; main(prog_name='penstock')", *sys.argv[1:]]
-    commands = [[*again, "--own-port", str(first.port + 1 + at)] for at in range(processes)]
-    portal = Portal()
-    try:
-        where = " and ".join(str(Endpoint(options.host, options.port)) for options in served)
-        output.note(f"Serving {output.printable(shown)} at {where} by {processes} processes. Ctrl-C or SIGTERM ends them.")
-        portal.run(lambda: supervise(commands, stopper.attach(), drain=first.drain))
-    finally:
-        portal.stop()
+    where = " and ".join(str(Endpoint(options.host, options.port)) for options in served)
+    output.note(f"Serving {output.printable(shown)} at {where} by {processes} processes. Ctrl-C or SIGTERM ends them.")
 
 
 def tell_places(session: CommandSession, options: GatewayOptions, *, port: int, tls_port: int, metrics_port: int | None) -> None:

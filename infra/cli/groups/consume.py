@@ -10,7 +10,9 @@ import click
 
 from ....consumers import PushOptions
 from ....log.metrics import MemoryMetrics
-from ...metrics import metrics_server
+from ...pool.options import processes_options
+from ...pool.running import run_pool
+from ...pool.seat import Seat, parent_link
 from ...terminal import completion, output
 from ...terminal.log_options import log_options
 from ...terminal.metrics_options import metrics_options
@@ -69,6 +71,7 @@ _NO_TIME = timedelta(0)
 )
 @click.option("--max", "most", type=click.IntRange(min=1), help="End once this many messages are done.")
 @click.option("--until-idle", type=DurationParam(), metavar="DURATION", help="End once there was nothing to do for this long.")
+@processes_options("The number of processes: of --call and --exec. A parent starts, watches and replaces them.")
 @metrics_options
 @group_options
 @click.pass_obj
@@ -90,9 +93,11 @@ def command(
     timeout: timedelta,
     most: int | None,
     until_idle: timedelta | None,
+    processes: int,
+    worker: Seat | None,
     metrics_port: int | None,
     metrics_host: str,
-) -> None:
+) -> int:
     """Consume a topic as a member of a consumer group: print each message, run a command, or call a function.
 
     A message is acknowledged when it is printed and flushed, when the command exits with 0, when the function returns SUCCESS. Ends on Ctrl-C
@@ -106,7 +111,13 @@ def command(
         raise click.UsageError("Either --exec or --call.")
     if most is not None and batch is not None:
         raise click.UsageError("--max counts messages one by one: leave --batch out.")
+    if processes > 1 and command_line is None and function is None:
+        raise click.UsageError("--processes needs --exec or --call.")
+    if processes > 1 and most is not None:
+        raise click.UsageError("--max counts the messages of one process: leave --processes out.")
     lake_url = session.lake_url
+    if processes > 1 and worker is None:
+        return run_pool(session, processes, metrics_port=metrics_port, metrics_host=metrics_host)
     commands = None
     handle: Callable[[Any], object]
     if function is not None:
@@ -120,7 +131,7 @@ def command(
         handle = MessagePrinter(topic, as_json=session.as_json)
     work = ConsumeRun(handle, one_by_one=batch is None and function is None, most=most)
     metrics = MemoryMetrics()
-    with metrics_server(metrics, metrics_port, metrics_host), session.connect() as lake:
+    with parent_link(worker, metrics, metrics_port, metrics_host) as parent, session.connect() as lake:
         consumer = lake.push_consumer(
             topic,
             group=group,
@@ -136,6 +147,7 @@ def command(
         )
         with session.signals.held(work.wake):
             try:
+                parent.ready()
                 work.wait(consumer, lambda: session.signals.received is not None, until_idle)
                 work.end(consumer)
             except BaseException:
@@ -144,6 +156,8 @@ def command(
                     commands.kill()
                 consumer.close(_NO_TIME)
                 raise
+        parent.finished()
+    return 0
 
 
 def _threads(threads: int, most: int | None) -> int:

@@ -9,6 +9,7 @@ import pytest
 
 from penstock.coordinator.access.sealing import KEY_BYTES, new_key
 from penstock.infra.cli.gateway.options import access_of, tls_of
+from penstock.infra.pool.seat import Seat
 from tests.infra.cli.conftest import Penstock
 
 NOTHING = {
@@ -19,12 +20,13 @@ NOTHING = {
     "tls_key": None,
     "tls_port": 8443,
     "tls_only": False,
+    "worker": None,
 }
 
 
 def test_without_options_everybody_may_do_everything_without_tls() -> None:
     assert access_of(NOTHING) is None
-    assert tls_of(NOTHING, None) is None
+    assert tls_of(NOTHING) is None
 
 
 def test_what_is_given_is_taken(tmp_path: Path) -> None:
@@ -34,7 +36,7 @@ def test_what_is_given_is_taken(tmp_path: Path) -> None:
     assert access is not None
     assert (access.calls_per_s, access.connections) == (5.0, 3)
     by_tls = {**NOTHING, "tls_cert": Path("cert"), "tls_key": Path("key")}
-    alone, second = tls_of(by_tls, None), tls_of(by_tls, 1)
+    alone, second = tls_of(by_tls), tls_of({**by_tls, "worker": Seat(number=2, channel=0)})
     assert alone is not None
     assert second is not None
     assert (alone.port, alone.own_port, second.port, second.own_port) == (8443, None, 8443, 8445), "the second of several processes"
