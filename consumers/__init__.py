@@ -10,8 +10,10 @@ if TYPE_CHECKING:
     from ..log.metrics import Metrics as Metrics
     from .broadcast import BroadcastConsumer as BroadcastConsumer
     from .dead_letters.redrive import RedriveReport as RedriveReport
+    from .handlers.results import BatchListener as BatchListener
     from .handlers.results import BatchResult as BatchResult
     from .handlers.results import ConsumeResult as ConsumeResult
+    from .handlers.results import Listener as Listener
     from .handlers.results import RetryAfter as RetryAfter
     from .named_receives import OutstandingDelivery as OutstandingDelivery
     from .pull import PullConsumer as PullConsumer

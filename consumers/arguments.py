@@ -8,7 +8,7 @@ from datetime import datetime
 from types import EllipsisType
 from typing import TypeAlias
 
-from ..coordinator import DeadLetterPolicy, DeliveryOrder, GroupSettings, RetryPolicy
+from ..coordinator import DeadLetterPolicyLike, DeliveryOrderLike, GroupSettings, RetryPolicy
 from ..log import InvalidArgument, Position
 from ..log.filter.filters import parse_stated
 from ..log.paths import check_topic_name
@@ -41,10 +41,10 @@ def assignment(queues: object, topics: Sequence[str]) -> dict[str, list[int]]:
 
 def settings_stated(
     *,
-    delivery_order: DeliveryOrder | str | None = None,
+    delivery_order: DeliveryOrderLike | None = None,
     retry: RetryPolicy | None = None,
     max_attempts: int | EllipsisType | None = ...,
-    dead_letter_policy: DeadLetterPolicy | str | None = None,
+    dead_letter_policy: DeadLetterPolicyLike | None = None,
 ) -> dict[str, object]:
     """The settings that a member states of its group. Raises `InvalidArgument`."""
     given = {"delivery_order": delivery_order, "retry": retry, "dead_letter_policy": dead_letter_policy}

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any, ClassVar
 
@@ -34,6 +34,7 @@ from .consumer import Consumer
 from .feed.feed import Feed
 from .handlers.executor import Executor, executor_of
 from .handlers.missing_result import MissingResultLog
+from .handlers.results import Listener
 from .limits import CONSUME_TIMEOUT, CONSUME_TIMEOUT_MAX, HUNG_MAX, ROUNDS_PER_TIMEOUT
 from .membership import Subscription, check_subscribed
 from .schedule.lanes import Lane, LaneRun
@@ -85,7 +86,7 @@ class BroadcastConsumer(Consumer):
         group: str,
         member: str,
         subscriptions: Mapping[str, Subscription],
-        listener: Callable[..., Any],
+        listener: Listener,
         consume_timeout: Duration = CONSUME_TIMEOUT,
         save_every: timedelta = SAVE_EVERY,
     ) -> None:

@@ -47,7 +47,7 @@ class PushConsumer(GroupMember):
         *,
         group: str,
         subscriptions: Mapping[str, Subscription],
-        listener: Callable[..., Any],
+        listener: Callable[[Any], Any],
         stated: Mapping[str, object],
         options: PushOptions,
     ) -> None:

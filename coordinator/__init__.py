@@ -10,7 +10,10 @@ if TYPE_CHECKING:
     from .coordination import open_coordination as open_coordination
     from .groups.record import ATTEMPTS_DEFAULT as ATTEMPTS_DEFAULT
     from .groups.record import DeadLetterPolicy as DeadLetterPolicy
+    from .groups.record import DeadLetterPolicyLike as DeadLetterPolicyLike
     from .groups.record import DeliveryOrder as DeliveryOrder
+    from .groups.record import DeliveryOrderLike as DeliveryOrderLike
+    from .groups.record import GroupChanges as GroupChanges
     from .groups.record import GroupDeleted as GroupDeleted
     from .groups.record import GroupExists as GroupExists
     from .groups.record import GroupInUse as GroupInUse
@@ -18,6 +21,7 @@ if TYPE_CHECKING:
     from .groups.record import GroupSettings as GroupSettings
     from .groups.retry import RetryPolicy as RetryPolicy
     from .groups.retry import RetrySchedule as RetrySchedule
+    from .groups.retry import RetryScheduleLike as RetryScheduleLike
     from .maintenance import LakeMaintenance as LakeMaintenance
     from .operators.describe import GroupDescription as GroupDescription
     from .operators.describe import QueueProgress as QueueProgress

@@ -54,8 +54,10 @@ if TYPE_CHECKING:
     from .message.message import MessageView as MessageView
     from .message.message import views as views
     from .message.message_type import MessageType as MessageType
+    from .message.message_type import MessageTypeLike as MessageTypeLike
     from .message.routing import queue_of as queue_of
     from .message.routing_type import Routing as Routing
+    from .message.routing_type import RoutingLike as RoutingLike
     from .produce.accumulator import BatchOutcome as BatchOutcome
     from .produce.accumulator import ProducerOptions as ProducerOptions
     from .produce.accumulator import ProducerStatistics as ProducerStatistics

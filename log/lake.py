@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import weakref
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 from types import TracebackType
-from typing import ClassVar, Literal, Self
+from typing import ClassVar, Literal, Self, Unpack
 
 from .append.contention import Pace
 from .clock import StoreClock, too_far
@@ -29,7 +29,7 @@ from .errors import (
 )
 from .format.header import Epoch
 from .format.state import SchemaVersion
-from .limits import REFUSAL_TIMEOUT, TOPIC_NAME_CHARS_MAX, Duration, TopicLimits, check_flag, checked_duration, shown
+from .limits import REFUSAL_TIMEOUT, TOPIC_NAME_CHARS_MAX, Duration, Strings, TopicLimits, check_flag, checked_duration, shown
 from .message.message_type import MessageType
 from .paths import TopicPaths, check_topic_name, timer_log_name
 from .produce.accumulator import ProducerOptions, ProducerStatistics
@@ -47,7 +47,7 @@ from .table.creation import open_table
 from .table.delta.delta_log import DeltaLog
 from .topic.producer_name import OWN_PREFIX, check_producer_name, open_name
 from .topic.records import list_topics, not_found
-from .topic.settings import TopicRecord, TopicSettings
+from .topic.settings import TopicChanges, TopicRecord, TopicSettings
 from .topic.timer_log import check_dead_letter_topic, check_delay_topic_name, check_own, delays, end_orphan, make_timer_log
 from .topic.topics import Topic, alter_topic, create_topic, delete_topic, evolve_topic, open_topic, read_only
 
@@ -140,7 +140,7 @@ class LogLake:
         except DataDamaged as error:  # the topic is fit for use, and every publication says the same
             log.warning("the Delta table of topic %s was not made: %s", name, error)
 
-    async def alter_topic(self, name: str, **changes: object) -> TopicRecord:
+    async def alter_topic(self, name: str, **changes: Unpack[TopicChanges]) -> TopicRecord:
         """Change ``retention``, ``retention_bytes``, ``limits``, ``iceberg`` or ``configs`` of a topic, these as a whole or as a
         mapping of some, with None for one that goes. Raises `InvalidArgument` for anything else.
         """
@@ -309,7 +309,7 @@ class LogLake:
         schema: SchemaLike,
         *,
         rename: Mapping[str, str] | None = None,
-        retire: Collection[str] = (),
+        retire: Strings = (),
         dry_run: bool = False,
     ) -> TopicSchema:
         """Make ``schema`` the topic's schema from now on, and return it with its version; nothing happens where it is already.

@@ -7,18 +7,34 @@ the stored format or of a proof in ``docs/0001-the-log-protocol.md`` and are nev
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeAlias, TypeVar, cast, overload
 
 from .errors import InvalidArgument, LimitExceeded
 
 E = TypeVar("E", bound=StrEnum)
+W_contra = TypeVar("W_contra", contravariant=True)
 
 Duration: TypeAlias = timedelta | float
 """A duration as callers may give it: a `timedelta`, or a number of seconds."""
+
+
+class Strings(Protocol):
+    """Strings in a list, a set or the like. One string is not, though it is a ``Collection[str]``."""
+
+    def __contains__(self, value: object, /) -> bool: ...
+    def __iter__(self) -> Iterator[str]: ...
+    def __len__(self) -> int: ...
+
+
+class StringList(Strings, Protocol):
+    """Strings in a list or a tuple. One string is not, though it is a ``Sequence[str]``."""
+
+    def __getitem__(self, index: int, /) -> str: ...
+
 
 if TYPE_CHECKING:
 
@@ -41,8 +57,25 @@ if TYPE_CHECKING:
         def __get__(self, instance: object, owner: type) -> timedelta | None: ...
         def __get__(self, instance: object, owner: type) -> Any: ...
         def __set__(self, instance: object, value: Duration | None) -> None: ...
+
+    class ChoiceField(Generic[E, W_contra]):
+        """A dataclass's field that takes an enumeration's member or its word, and is read as the member."""
+
+        @overload
+        def __get__(self, instance: None, owner: type) -> Any: ...  # noqa: ANN401 - the same
+        @overload
+        def __get__(self, instance: object, owner: type) -> E: ...
+        def __get__(self, instance: object, owner: type) -> Any: ...
+        def __set__(self, instance: object, value: W_contra) -> None: ...
 else:
     DurationField, OptionalDurationField = Duration, Duration | None
+
+    class ChoiceField:
+        """The enumeration, for those who ask a dataclass for its types."""
+
+        def __class_getitem__(cls, given: tuple[type[E], object]) -> type[E]:
+            return given[0]
+
 
 NO_TIME = timedelta(0)
 _MINUTE, _HOUR, _DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
@@ -164,8 +197,8 @@ class Seconds(timedelta):
         return Seconds, (self.given,)
 
 
-def field_default(value: timedelta | None) -> Any:  # noqa: ANN401 - a type checker takes a `DurationField`'s default for the field itself
-    """The default of a `DurationField` or an `OptionalDurationField`."""
+def field_default(value: timedelta | StrEnum | None) -> Any:  # noqa: ANN401 - a type checker takes the default for the field itself
+    """The default of a `DurationField`, an `OptionalDurationField` or a `ChoiceField`."""
     return value
 
 

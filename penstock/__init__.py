@@ -28,16 +28,20 @@ if TYPE_CHECKING:
     from penstock.cdc.sync.options import SyncOptions as SyncOptions
     from penstock.cdc.sync.run import SyncRun as SyncRun
     from penstock.cdc.sync.run import SyncStatus as SyncStatus
+    from penstock.consumers import BatchListener as BatchListener
     from penstock.consumers import BatchResult as BatchResult
     from penstock.consumers import ConsumeResult as ConsumeResult
+    from penstock.consumers import Listener as Listener
     from penstock.consumers import RetryAfter as RetryAfter
     from penstock.coordinator import AcksDecide as AcksDecide
     from penstock.coordinator import AlreadySettled as AlreadySettled
     from penstock.coordinator import CheckedTransaction as CheckedTransaction
     from penstock.coordinator import CommittedNotVisible as CommittedNotVisible
     from penstock.coordinator import DeadLetterPolicy as DeadLetterPolicy
+    from penstock.coordinator import DeadLetterPolicyLike as DeadLetterPolicyLike
     from penstock.coordinator import DeadLettersWait as DeadLettersWait
     from penstock.coordinator import DeliveryOrder as DeliveryOrder
+    from penstock.coordinator import DeliveryOrderLike as DeliveryOrderLike
     from penstock.coordinator import ForeignReceipt as ForeignReceipt
     from penstock.coordinator import GroupDeleted as GroupDeleted
     from penstock.coordinator import GroupExists as GroupExists
@@ -54,6 +58,7 @@ if TYPE_CHECKING:
     from penstock.coordinator import ReceiptRefused as ReceiptRefused
     from penstock.coordinator import RetryPolicy as RetryPolicy
     from penstock.coordinator import RetrySchedule as RetrySchedule
+    from penstock.coordinator import RetryScheduleLike as RetryScheduleLike
     from penstock.coordinator import SettledElsewhere as SettledElsewhere
     from penstock.coordinator import TableMismatch as TableMismatch
     from penstock.coordinator import TableNotFound as TableNotFound
@@ -83,6 +88,7 @@ if TYPE_CHECKING:
     from penstock.log import Message as Message
     from penstock.log import MessageNotFound as MessageNotFound
     from penstock.log import MessageType as MessageType
+    from penstock.log import MessageTypeLike as MessageTypeLike
     from penstock.log import MessageTypeMismatch as MessageTypeMismatch
     from penstock.log import MessageView as MessageView
     from penstock.log import NewerFormatError as NewerFormatError
@@ -97,6 +103,7 @@ if TYPE_CHECKING:
     from penstock.log import ReopenError as ReopenError
     from penstock.log import RetryError as RetryError
     from penstock.log import Routing as Routing
+    from penstock.log import RoutingLike as RoutingLike
     from penstock.log import SchemaLike as SchemaLike
     from penstock.log import SchemaVersion as SchemaVersion
     from penstock.log import SendResult as SendResult

@@ -66,7 +66,7 @@ BAD_MESSAGES: list[tuple[Any, type[penstock.PenstockError], str]] = [
         penstock.LimitExceeded,
         "properties, tag and keys together.*at most 30 bytes.*31 bytes",
     ),
-    (Message(b"x", keys="order", message_group="g"), penstock.InvalidArgument, "keys must be a list of strings.*str"),
+    (Message(b"x", keys="order", message_group="g"), penstock.InvalidArgument, "keys must be a list of strings.*str"),  # type: ignore[arg-type]
     (Message(b"x", keys={"a"}, message_group="g"), penstock.InvalidArgument, "keys must be a list of strings.*set"),  # type: ignore[arg-type]
     (Message(b"x", keys=[7], message_group="g"), penstock.InvalidArgument, "a key must be a string.*int"),  # type: ignore[list-item]
     (Message(b"x", keys=[""], message_group="g"), penstock.InvalidArgument, "a key must be visible characters"),

@@ -25,7 +25,7 @@ from penstock.testing import HandClock, memory_lake
 
 Message = penstock.Message
 UNKNOWN = penstock.TransactionResolution.UNKNOWN
-TOPICS = {"paid": "TRANSACTION", "plain": "NORMAL", "ordered": "FIFO", "later": "DELAY"}
+TOPICS: dict[str, penstock.MessageTypeLike] = {"paid": "TRANSACTION", "plain": "NORMAL", "ordered": "FIFO", "later": "DELAY"}
 
 
 @contextmanager

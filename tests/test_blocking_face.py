@@ -151,6 +151,55 @@ def test_iterations_and_closing(script: ModuleType, tmp_path: Path) -> None:
     ''')
 
 
+def test_overloads_are_copied(script: ModuleType, tmp_path: Path) -> None:
+    source = '''
+        from collections.abc import AsyncGenerator
+        from typing import overload
+
+        from .sizes import LEAST, Size
+
+        class Thing:
+            """One."""
+
+            @overload
+            async def cut(self, to: Size, *, much: None = None) -> Thing: ...
+            @overload
+            async def cut(self, to: str, *, much: int = LEAST) -> Thing: ...
+            async def cut(self, to: object, *, much: int | None = None) -> Thing:
+                """Cut it."""
+
+            @overload
+            def rows(self, start: int) -> AsyncGenerator[int, None]: ...
+            @overload
+            def rows(self, start: str) -> AsyncGenerator[str, None]: ...
+            def rows(self, start: int | str) -> AsyncGenerator[int | str, None]:
+                """Row by row."""
+    '''
+    text = made(script, tmp_path, source)
+    assert body(text) == dedent('''\
+        class Thing(Face[AsyncThing]):
+            """One."""
+
+            @overload
+            def cut(self, to: Size, *, much: None = None) -> Thing: ...
+            @overload
+            def cut(self, to: str, *, much: int = LEAST) -> Thing: ...
+            def cut(self, to: object, *, much: int | None = None) -> Thing:
+                """Cut it."""
+                return Thing(self._portal.run(lambda: self._core.cut(to, much=much)), self._portal)
+
+            @overload
+            def rows(self, start: int) -> Iterator[int]: ...
+            @overload
+            def rows(self, start: str) -> Iterator[str]: ...
+            def rows(self, start: int | str) -> Iterator[int | str]:
+                """Row by row."""
+                return iterated(self._portal, self._core.rows(start))
+    ''')
+    assert "from penstock.things.sizes import LEAST, Size\n" in text
+    assert "from typing import overload\n" in text
+
+
 def test_types_and_defaults_are_imported_from_where_the_source_has_them(script: ModuleType, tmp_path: Path) -> None:
     source = '''
         import pyarrow as pa

@@ -57,7 +57,7 @@ def test_a_delayed_message_is_refused(lake: penstock.Lake) -> None:
 
 
 def test_a_transaction_sends_messages_without_a_group(lake: penstock.Lake) -> None:
-    with lake.check_transactions("shop", lambda _: None):
+    with lake.check_transactions("shop", lambda _: penstock.TransactionResolution.UNKNOWN):
         with lake.transaction(producer_group="shop") as transaction:
             (message_id,) = transaction.send("orders", Message(b"x"))
             with pytest.raises(penstock.MessageTypeMismatch, match="a message of a transaction cannot have a message group"):

@@ -63,7 +63,10 @@ def test_rows_of_a_schema_go_by_the_routing_also_in_transactions(lake: penstock.
     rows = [{"user": group} for group in GROUPS]
     with lake.producer("orders") as producer:
         producer.send_batch(rows)
-    with lake.check_transactions("shop", lambda _: None), lake.transaction(producer_group="shop") as transaction:
+    with (
+        lake.check_transactions("shop", lambda _: penstock.TransactionResolution.UNKNOWN),
+        lake.transaction(producer_group="shop") as transaction,
+    ):
         transaction.send("orders", *(Message.of(row) for row in rows))
         transaction.commit()
     check(read_all(lake), routing, 2)

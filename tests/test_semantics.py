@@ -89,7 +89,7 @@ def test_defaults_of_consumers() -> None:
 
 
 def test_the_retry_table_is_the_documented_one() -> None:
-    policy = RetryPolicy(schedule="rocketmq")  # type: ignore[arg-type]
+    policy = RetryPolicy(schedule="rocketmq")
     waits = [policy.delay(strike, 0.5) for strike in range(1, 17)]
     minutes = [timedelta(minutes=number) for number in (*range(1, 11), 20, 30, 60, 120)]
     assert waits == [timedelta(seconds=10), timedelta(seconds=30), *minutes]
@@ -158,7 +158,7 @@ def test_a_send_of_a_transaction_is_tried_again_and_stored_once() -> None:
     store = Unanswered(MemoryStore())
     with penstock.connect(store=store, maintenance=False) as lake:
         lake.create_topic("paid", message_type="TRANSACTION")
-        with lake.transaction(producer_group="shop", checker=lambda _: None) as transaction:
+        with lake.transaction(producer_group="shop", checker=lambda _: penstock.TransactionResolution.UNKNOWN) as transaction:
             transaction.send("paid", Message(b"x"))
             assert store.uploads == 2
             transaction.commit()

@@ -72,7 +72,9 @@ def test_another_process_answers_for_a_sender_that_left(
         return answer
 
     with connect(store, clock) as sender:
-        transaction = sender.transaction(producer_group="shop", checker=lambda _: None, first_check=timedelta(hours=1))
+        transaction = sender.transaction(
+            producer_group="shop", checker=lambda _: penstock.TransactionResolution.UNKNOWN, first_check=timedelta(hours=1)
+        )
         transaction.send("paid", Message(b"1", tag="card"))
         other = sender.transaction(producer_group="shop", first_check=LATER)
         other.send("paid", Message(b"2"))
@@ -91,12 +93,15 @@ def test_another_process_answers_for_a_sender_that_left(
 def test_a_lake_closes_while_its_checker_hangs(store: MemoryStore, clock: HandClock) -> None:
     heard, end = threading.Event(), threading.Event()
 
-    def check(_: object) -> None:
+    def check(_: object) -> penstock.TransactionResolution:
         heard.set()
         end.wait(TIMEOUT_S)
+        return penstock.TransactionResolution.UNKNOWN
 
     with connect(store, clock) as sender:
-        transaction = sender.transaction(producer_group="shop", checker=lambda _: None, first_check=LATER)
+        transaction = sender.transaction(
+            producer_group="shop", checker=lambda _: penstock.TransactionResolution.UNKNOWN, first_check=LATER
+        )
         transaction.send("paid", Message(b"1"))
     clock.advance(LATER)
     answering = connect(store, clock)
@@ -166,7 +171,7 @@ def test_what_makes_no_sense_is_refused_and_says_why(lake: penstock.Lake, store:
         with pytest.raises(penstock.InvalidArgument, match=r"of a SimpleConsumer of the same lake.*observed: str"):
             lake.transaction(consumer="cashier")  # type: ignore[arg-type]
         with pytest.raises(penstock.InvalidArgument, match="has no checker: whether they are settled decides it"):
-            lake.transaction(consumer=consumer, checker=lambda _: None)
+            lake.transaction(consumer=consumer, checker=lambda _: penstock.TransactionResolution.UNKNOWN)
         with pytest.raises(penstock.InvalidArgument, match="producer_group=… or consumer=…"):
             lake.transaction()
         (message, *_) = foreign.receive()
@@ -180,7 +185,7 @@ def test_what_makes_no_sense_is_refused_and_says_why(lake: penstock.Lake, store:
             with pytest.raises(penstock.InvalidArgument, match=r"ack\(\*messages\)"):
                 transaction.ack([message])  # type: ignore[arg-type]
         with (
-            lake.check_transactions("shop", lambda _: None),
+            lake.check_transactions("shop", lambda _: penstock.TransactionResolution.UNKNOWN),
             lake.transaction(producer_group="shop") as transaction,
             pytest.raises(penstock.InvalidArgument, match=r"begun without a consumer.*lake.transaction\(consumer=…\)"),
         ):

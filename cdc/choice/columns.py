@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from msgspec.structs import replace
 
+from ...log.limits import StringList
 from ...log.schema.fields import FieldType
 from ..events.connect import ConnectRowSchema
 from ..events.conversion import UnfitValue
@@ -25,10 +26,10 @@ class ColumnRules:
 
     def __init__(
         self,
-        only: Sequence[str] | None,
-        without: Sequence[str],
+        only: StringList | None,
+        without: StringList,
         masks: Mapping[str, Mask],
-        key: Sequence[str] | None,
+        key: StringList | None,
         unavailable: UnavailablePlaceholder,
     ) -> None:
         self._only, self._without, self._masks, self._declared_key = only, without, masks, key
@@ -116,5 +117,5 @@ def names_column(name: str, column: str) -> bool:
     return name == column or (is_pattern(name) and matches(name, column))
 
 
-def _named(names: Sequence[str], column: str) -> bool:
+def _named(names: StringList, column: str) -> bool:
     return any(names_column(name, column) for name in names)

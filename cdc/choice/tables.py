@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, TypeAlias
 
 from ...log.errors import InvalidArgument
+from ...log.limits import StringList
 from ..events.placeholders import UnavailablePlaceholder
 from ..events.sources import TableId, all_of_table
 from .columns import ColumnRules, DisallowedEvent
@@ -36,13 +37,13 @@ class TableOptions:
 
     target: str | None = field(default=None, metadata=option(Text()))
     """The target's name, from ``{table}``, ``{schema}``, ``{database}`` and ``{server}`` of the table's name."""
-    key: Sequence[str] | None = field(default=None, metadata=option(Texts(_COLUMNS, ordered=True, least=1)))
+    key: StringList | None = field(default=None, metadata=option(Texts(_COLUMNS, ordered=True, least=1)))
     """The key columns, in place of the events' own."""
     columns: Mapping[str, str] = field(default_factory=dict, metadata=option(ByName("types by column", Text())))
     """Spark SQL's types by column."""
-    only_columns: Sequence[str] | None = field(default=None, metadata=option(Texts(_COLUMNS, ordered=True)))
+    only_columns: StringList | None = field(default=None, metadata=option(Texts(_COLUMNS, ordered=True)))
     """The target's columns besides its key, by name or pattern; None: all."""
-    without_columns: Sequence[str] = field(default=(), metadata=option(Texts(_COLUMNS, ordered=True)))
+    without_columns: StringList = field(default=(), metadata=option(Texts(_COLUMNS, ordered=True)))
     """The columns left out, by name or pattern."""
     masks: Mapping[str, MaskLike] = field(default_factory=dict, metadata=option(ByName("masks by column")))
     """Masks by column or pattern: ``sha256``, ``last4``, ``null``, ``constant:TEXT``, a function, or a `Mask`."""
@@ -92,13 +93,14 @@ class Choices:
         return any(one.masks or one.without_columns or one.only_columns is not None for one in self.by_name.values())
 
     def declared(
-        self, columns: Mapping[str, Mapping[str, str]] | None, keys: Mapping[str, Sequence[str]] | None
+        self, columns: Mapping[str, Mapping[str, str]] | None, keys: Mapping[str, StringList] | None
     ) -> tuple[dict[str, dict[str, str]], dict[str, Sequence[str]]]:
         """All tables' types and keys, joined with these, which go first."""
         types = {table: dict(one.columns) for table, one in self.by_name.items() if one.columns}
         for table, named in (columns or {}).items():
             types[table] = {**types.get(table, {}), **named}
-        return types, {**{table: one.key for table, one in self.by_name.items() if one.key is not None}, **(keys or {})}
+        of_tables = {table: one.key for table, one in self.by_name.items() if one.key is not None}
+        return types, {table: tuple(key) for table, key in {**of_tables, **(keys or {})}.items()}
 
     def folder(self, source: TableId) -> str | None:
         template = self.of(source).target

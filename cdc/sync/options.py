@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Literal, Protocol, Self, TypeAlias
 
 from ...log.errors import InvalidArgument, PenstockError
-from ...log.limits import MIB, WAIT_MAX, Duration, DurationField, field_default, set_durations
+from ...log.limits import MIB, WAIT_MAX, Duration, DurationField, StringList, Strings, field_default, set_durations
 from ..choice.option_types import ByName, Flag, OneOf, Period, TablesOrAll, Text, Texts, Whole, check_options, option
 from ..choice.tables import Policy, TableOptions, Truncates, UnfitTimes
 
@@ -86,7 +86,7 @@ class SyncOptions:
     )
     name: str | None = field(default=None, metadata=option(Text(), "The sync's name; by default the topic's.", metavar="NAME"))
     """The next driver of this name goes on from the targets' progress."""
-    tables: Collection[str] | None = field(
+    tables: Strings | None = field(
         default=None,
         metadata=option(
             Texts("a list of names or patterns"),
@@ -116,7 +116,7 @@ class SyncOptions:
     schema may follow: ``timestamp from milliseconds`` (or seconds, microseconds, nanoseconds), ``decimal(12,2) from base64``
     (or text), ``binary from hex`` (or base64, base64-url-safe).
     """
-    keys: Mapping[str, Sequence[str]] = field(
+    keys: Mapping[str, StringList] = field(
         default_factory=dict,
         metadata=option(
             ByName("columns by table", Texts(ordered=True, least=1)),
@@ -126,7 +126,7 @@ class SyncOptions:
     )
     table_options: Mapping[str, TableOptions] = field(default_factory=dict)
     """More options by table, such as columns to take or leave out, and masks."""
-    history: bool | Collection[str] = field(
+    history: bool | Strings = field(
         default=False,
         metadata=option(TablesOrAll(), "Keep every version of this table's rows; 'all' means every table.", metavar="TABLE"),
     )
@@ -170,7 +170,7 @@ class SyncOptions:
         metadata=option(Text(), "The name of that table; it begins with _, as no target does.", metavar="NAME"),
     )
     """The table of rejected events and values, with the reasons."""
-    unavailable_values: Collection[str] = field(
+    unavailable_values: Strings = field(
         default=(),
         metadata=option(
             Texts(),

@@ -11,7 +11,7 @@ from array import array
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol
 
 from ...log.errors import RetryError
 from ...log.message.message import MessageView
@@ -21,8 +21,6 @@ from .results import ConsumeResult, ListenerVerdict, MessagesDeclined, judge, ra
 
 log = logging.getLogger("penstock.consumers")
 
-Listener: TypeAlias = Callable[[MessageView], object]
-BatchListener: TypeAlias = Callable[[list[MessageView]], object]
 _REPORT_S = 0.05
 _LOOK_AGAIN_S = 0.02
 """The time after a move until idle threads are looked for, as a run may be at a slow message."""
@@ -76,7 +74,7 @@ class ThreadExecutor:
 
     def __init__(
         self,
-        call: Listener | BatchListener,
+        call: Callable[[Any], Any],
         *,
         batches: bool,
         threads: int,
@@ -227,7 +225,7 @@ class ThreadExecutor:
                 return  # it was taken back
             run.since_s = since_s
             try:
-                result = call(message)  # type: ignore[arg-type]  # one by one
+                result = call(message)
                 failure = None if result is ConsumeResult.SUCCESS else judge(result, 1).failure
             except MessagesDeclined:
                 return
@@ -261,7 +259,7 @@ class ThreadExecutor:
                 return  # it was taken back
             run.since_s = since_s
             try:
-                verdict = judge(self._call(messages), len(messages))  # type: ignore[arg-type]  # batches
+                verdict = judge(self._call(messages), len(messages))
             except MessagesDeclined:
                 return
             except BaseException as error:  # noqa: BLE001 - whatever a listener raises is its failure, and the thread is ours
@@ -314,7 +312,7 @@ class TaskExecutor:
 
     def __init__(
         self,
-        call: Callable[..., Awaitable[object]],
+        call: Callable[[Any], Awaitable[object]],
         *,
         batches: bool,
         tasks: int,
@@ -473,7 +471,7 @@ def is_coroutine_function(listener: Callable[..., Any]) -> bool:
 
 
 def executor_of(
-    listener: Callable[..., Any],
+    listener: Callable[[Any], Any],
     *,
     batches: bool,
     at_once: int,

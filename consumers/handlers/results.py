@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import Enum
@@ -10,6 +10,7 @@ from typing import NamedTuple, TypeAlias
 
 from ...log.escapes import text_of_error
 from ...log.limits import DELAY_MAX, Duration, checked_duration
+from ...log.message.message import MessageView
 from ..schedule.lanes import Failure
 
 
@@ -50,6 +51,10 @@ NO_ANSWER = "the listener returned None"
 
 Result: TypeAlias = ConsumeResult | RetryAfter
 AnyResult: TypeAlias = ConsumeResult | RetryAfter | BatchResult
+Listener: TypeAlias = "Callable[[MessageView], ConsumeResult | RetryAfter | Awaitable[ConsumeResult | RetryAfter]]"
+"""Takes a message. A function runs in a thread; a coroutine function is awaited."""
+BatchListener: TypeAlias = "Callable[[list[MessageView]], AnyResult | Awaitable[AnyResult]]"
+"""The same, of a list of messages."""
 
 
 class MessagesDeclined(Exception):

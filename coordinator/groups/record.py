@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
+from typing import Literal, TypeAlias, TypedDict
 
 from ...log.errors import CallError, InvalidArgument, LimitExceeded
-from ...log.limits import is_positive, named, plain
+from ...log.limits import ChoiceField, field_default, is_positive, named, plain
 from ...log.paths import check_topic_name
 from .retry import RetryPolicy, RetrySchedule
 
@@ -31,6 +32,10 @@ class DeliveryOrder(StrEnum):
     """All messages run side by side."""
 
 
+DeliveryOrderLike: TypeAlias = "DeliveryOrder | Literal['ORDERLY', 'CONCURRENT']"
+"""A delivery order as callers may give it."""
+
+
 class DeadLetterPolicy(StrEnum):
     """The fate of a message that used up its attempts."""
 
@@ -38,6 +43,10 @@ class DeadLetterPolicy(StrEnum):
     """The message goes to the dead-letter queue, and later ones run."""
     PARK = "park"
     """The message group stands still until an operator releases or skips the message; others run."""
+
+
+DeadLetterPolicyLike: TypeAlias = "DeadLetterPolicy | Literal['continue', 'park']"
+"""A dead-letter policy as callers may give it."""
 
 
 class GroupProtocol(StrEnum):
@@ -86,11 +95,11 @@ class GroupMixed(CallError):
 class GroupSettings:
     """A consumer group's settings. A member that states others gets an error with both."""
 
-    delivery_order: DeliveryOrder = DeliveryOrder.ORDERLY
+    delivery_order: ChoiceField[DeliveryOrder, DeliveryOrderLike] = field_default(DeliveryOrder.ORDERLY)
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     max_attempts: int | None = ATTEMPTS_DEFAULT
     """The deliveries until the dead-letter policy applies; None: any number."""
-    dead_letter_policy: DeadLetterPolicy = DeadLetterPolicy.CONTINUE
+    dead_letter_policy: ChoiceField[DeadLetterPolicy, DeadLetterPolicyLike] = field_default(DeadLetterPolicy.CONTINUE)
     filters: Mapping[str, str] = field(default_factory=dict)
     """The filters by topic, for `parse_filter`: tags, ``a || b``, or ``SQL92: price > 10``."""
 
@@ -129,9 +138,9 @@ class GroupSettings:
             parse_filter(tags)
 
     @staticmethod
-    def of(delivery_order: DeliveryOrder | str) -> GroupSettings:
+    def of(delivery_order: DeliveryOrderLike) -> GroupSettings:
         """The defaults: ORDERLY groups retry each second, CONCURRENT ones by RocketMQ's table."""
-        settings = GroupSettings(delivery_order=delivery_order)  # type: ignore[arg-type]  # checked there
+        settings = GroupSettings(delivery_order=delivery_order)
         concurrent = settings.delivery_order is DeliveryOrder.CONCURRENT
         return replace(settings, retry=RetryPolicy(schedule=RetrySchedule.ROCKETMQ)) if concurrent else settings
 
@@ -148,6 +157,15 @@ class GroupSettings:
 
     def filter_of(self, topic: str) -> str:
         return self.filters.get(topic, ALL)
+
+
+class GroupChanges(TypedDict, total=False):
+    """The settings of a group that can be changed."""
+
+    retry: RetryPolicy
+    max_attempts: int | None
+    dead_letter_policy: DeadLetterPolicyLike
+    filters: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)

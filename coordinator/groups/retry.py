@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
+from typing import Literal, TypeAlias
 
 from ...log.errors import InvalidArgument
-from ...log.limits import DurationField, field_default, named, set_durations
+from ...log.limits import ChoiceField, DurationField, field_default, named, set_durations
 
 _SECOND = timedelta(seconds=1)
 _MINUTE = timedelta(minutes=1)
@@ -30,11 +31,15 @@ class RetrySchedule(StrEnum):
     """``interval``, twice that, and so on up to ``interval_max``."""
 
 
+RetryScheduleLike: TypeAlias = "RetrySchedule | Literal['fixed', 'rocketmq', 'exponential']"
+"""A schedule as callers may give it."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RetryPolicy:
     """The time between a failed attempt and the next. Raises `InvalidArgument` for invalid settings."""
 
-    schedule: RetrySchedule = RetrySchedule.FIXED
+    schedule: ChoiceField[RetrySchedule, RetryScheduleLike] = field_default(RetrySchedule.FIXED)
     interval: DurationField = field_default(_SECOND)
     """FIXED: each interval. EXPONENTIAL: the first."""
     interval_max: DurationField = field_default(timedelta(hours=2))

@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from typing import Unpack
 
 from ...log.errors import CallError, InvalidArgument, TopicNotFound
 from ...log.lake import LogLake
@@ -24,6 +25,7 @@ from ..cells.keys import group_queues, queue_key, worker_of
 from ..coordination import Coordination
 from ..groups.record import (
     CommandKind,
+    GroupChanges,
     GroupInUse,
     GroupNotFound,
     GroupProtocol,
@@ -44,7 +46,7 @@ log = logging.getLogger("penstock.coordinator")
 
 _AT_ONCE = 8
 _FORCE = "stop them first, or force it"
-CHANGEABLE = ("retry", "max_attempts", "dead_letter_policy", "filters")
+CHANGEABLE = tuple(GroupChanges.__annotations__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +76,7 @@ class Operators:
         self._may_write("create_group")
         return (await self._groups.create(group, settings)).settings
 
-    async def alter(self, group: str, **changes: object) -> GroupSettings:
+    async def alter(self, group: str, **changes: Unpack[GroupChanges]) -> GroupSettings:
         """Change retry, max_attempts, dead_letter_policy or filters, for members within seconds."""
         if isinstance(filters := changes.get("filters"), Mapping):
             check_stated_filters(filters)
@@ -91,7 +93,7 @@ class Operators:
 
         def altered(record: GroupRecord) -> GroupRecord:
             check_protocol(record, GroupProtocol.PENSTOCK, group)
-            return replace(record, settings=replace(record.settings, **changes))  # type: ignore[arg-type]
+            return replace(record, settings=replace(record.settings, **changes))
 
         return (await self._groups.update(group, altered)).settings
 

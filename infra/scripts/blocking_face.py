@@ -1,7 +1,8 @@
 #!/usr/bin/env python
 """Write the synchronous face, `penstock/blocking/`, from the asynchronous classes: `infra/scripts/blocking_face.py` (`--check` only compares).
 
-Every public method becomes one that waits: signature and docstring are copied, the body hands the call to the lake's event-loop thread.
+Every public method becomes one that waits: signature, overloads and docstring are copied, the body hands the call to the lake's event-loop
+thread.
 The sources are read, never imported. What stays written by hand stands in `penstock/blocking/face.py`, and is named here.
 """
 
@@ -97,7 +98,7 @@ MODULES = (
         (
             Face(
                 "Lake",
-                ("penstock.aio.lake", "penstock.log.lake:LogLake"),
+                ("penstock.aio.lake", "penstock.aio.consumers:ConsumingLake", "penstock.log.lake:LogLake"),
                 "lake_face:LakeFace",
                 without="create_topic producer close coordination transactions checks topic timer_log keep_time agree_on_time",
             ),
@@ -165,6 +166,10 @@ def spoken(docstring: str | None, where: str) -> str:
     return f'"""{text}\n"""' if "\n" in text else f'"""{text}"""'
 
 
+def _is(node: ast.stmt, decorator: str) -> bool:
+    return isinstance(node, Function) and any(ast.unparse(one) == decorator for one in node.decorator_list)
+
+
 def names_in(*nodes: ast.AST | None) -> Iterator[str]:
     for node in filter(None, nodes):
         yield from (one.id for one in ast.walk(node) if isinstance(one, ast.Name))
@@ -190,13 +195,19 @@ class Writer:
         home, _, base = face.base.rpartition(":")
         self.imports |= {f"from {face.sources[0]} import {face.name} as {core}", f"from .{home or 'face'} import {base}"}
         parts = [spoken(ast.get_docstring(class_in(face.sources[0], face.name)), face.name)]
+        overloads: list[str] = []
         for source, _, name in (one.partition(":") for one in face.sources):
             body = class_in(source, name or face.name).body
             for node, following in zip(body, [*body[1:], None], strict=True):
                 name = self.public(node)
-                if name is not None and name not in known:
+                if name is None or name in known:
+                    continue
+                if _is(node, "overload"):
+                    overloads.append(self.overloaded(source, node))
+                else:
                     known.add(name)
-                    parts.append(self.member(face, source, node, following))
+                    parts.append("\n".join([*overloads, self.member(face, source, node, following)]))
+                    overloads = []
         return f"class {face.name}({base}[{core}]):\n" + indent("\n\n".join(parts), "    ")
 
     def public(self, node: ast.stmt) -> str | None:
@@ -215,7 +226,7 @@ class Writer:
             assert isinstance(following.value, ast.Constant)
             return self.attribute(source, ast.unparse(node.target), node.annotation, str(following.value.value))
         assert isinstance(node, Function)
-        if any(ast.unparse(one) == "property" for one in node.decorator_list):
+        if _is(node, "property"):
             return self.attribute(source, node.name, node.returns, ast.get_docstring(node))
         return self.method(face, source, node)
 
@@ -225,11 +236,23 @@ class Writer:
         body = f"{spoken(docstring, name)}\nreturn self._core.{name}"
         return f"@property\ndef {name}(self) -> {ast.unparse(kind)}:\n{indent(body, '    ')}"
 
-    def method(self, face: Face, source: str, node: Function) -> str:
+    def overloaded(self, source: str, node: Function) -> str:
+        self.imports.add("from typing import overload")
+        return f"@overload\n{self.signature(source, node)} ..."
+
+    def signature(self, source: str, node: Function) -> str:
         everything = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs, node.args.vararg, node.args.kwarg]
         self.need(source, node.returns, *(one.annotation for one in everything if one), *node.args.defaults, *node.args.kw_defaults)
-        assert node.returns is not None, f"{face.name}.{node.name} says what it returns"
-        returns, given = ast.unparse(node.returns), self.arguments(node)
+        assert node.returns is not None, f"{node.name} says what it returns"
+        returns = ast.unparse(node.returns)
+        if found := re.fullmatch(r"AsyncGenerator\[(.+), None\]", returns):
+            self.imports.add("from collections.abc import Iterator")
+            returns = f"Iterator[{found[1]}]"
+        return f"def {node.name}({ast.unparse(node.args)}) -> {returns}:"
+
+    def method(self, face: Face, source: str, node: Function) -> str:
+        signature = self.signature(source, node)
+        returns, given = ast.unparse(node.returns) if node.returns else "", self.arguments(node)
         call = f"self._core.{node.name}({given})"
         work = f"lambda: {call}" if given else f"self._core.{node.name}"
         if "core_of(" in given:
@@ -250,11 +273,8 @@ class Writer:
             body = f"{'' if returns == 'None' else 'return '}self._portal.run({work})"
         else:
             body = f"{'' if returns == 'None' else 'return '}{call}"
-        if found := re.fullmatch(r"AsyncGenerator\[(.+), None\]", returns):
-            self.imports.add("from collections.abc import Iterator")
-            returns = f"Iterator[{found[1]}]"
         text = f"{spoken(ast.get_docstring(node), f'{face.name}.{node.name}')}\n{body}"
-        return f"def {node.name}({ast.unparse(node.args)}) -> {returns}:\n{indent(text, '    ')}"
+        return f"{signature}\n{indent(text, '    ')}"
 
     def arguments(self, method: Function) -> str:
         """The arguments as handed on: of a synchronous object, the asynchronous one."""

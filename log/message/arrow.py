@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import timedelta
-from typing import TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,13 @@ from ..limits import TIME_MAX_MS, TopicLimits, plain
 from ..schema.stored_columns import FlattenedParts
 from .message import NOTHING_SENT, RARE, SEND_SCHEMA, limit_hint
 from .message_type import MessageType
+
+
+class ArrowData(Protocol):
+    """What a type checker sees of a `pyarrow.Table`, a `pyarrow.RecordBatch` or a DataFrame, as pyarrow has no types."""
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> object: ...  # noqa: ANN401 - libraries differ
+
 
 _Refusal: TypeAlias = type[InvalidArgument | LimitExceeded | MessageTypeMismatch]
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, NoReturn, TypeAlias, TypeVar
 import pyarrow as pa
 
 from ..errors import CallError, InvalidArgument, LimitExceeded, MessageTypeMismatch
-from ..limits import MESSAGE_ID_CHARS_MAX, Duration, TopicLimits, named_tuple_text, plain
+from ..limits import MESSAGE_ID_CHARS_MAX, Duration, StringList, TopicLimits, named_tuple_text, plain
 from ..schema.class_values import value_of_class
 from ..schema.value_column import ValueColumn
 from ..schema.value_json import value_json
@@ -45,7 +45,7 @@ class Message(NamedTuple):
     """None is a tombstone, no empty body. In a topic with a schema ``value`` is the content, and this None."""
     message_group: str | None = None
     tag: str | None = None
-    keys: Sequence[str] = ()
+    keys: StringList = ()
     properties: Mapping[str, str] = {}
     delivery_timestamp: datetime | None = None
     delay: Duration | None = None
@@ -67,7 +67,7 @@ class Message(NamedTuple):
         *,
         message_group: str | None = None,
         tag: str | None = None,
-        keys: Sequence[str] = (),
+        keys: StringList = (),
         properties: Mapping[str, str] | None = None,
         delivery_timestamp: datetime | None = None,
         delay: Duration | None = None,
@@ -85,7 +85,7 @@ class Message(NamedTuple):
         *,
         message_group: str | None = None,
         tag: str | None = None,
-        keys: Sequence[str] = (),
+        keys: StringList = (),
         properties: Mapping[str, str] | None = None,
         delivery_timestamp: datetime | None = None,
         delay: Duration | None = None,
@@ -419,7 +419,7 @@ _TYPE_HINTS = {
 }
 
 
-def _check_labels(tag: object, keys: Sequence[str], properties: Mapping[str, str], limits: TopicLimits) -> None:
+def _check_labels(tag: object, keys: StringList, properties: Mapping[str, str], limits: TopicLimits) -> None:
     size = 0
     if tag is not None:
         size = len(_text("the tag", tag))

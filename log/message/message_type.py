@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Literal, TypeAlias
 
 
 class MessageType(StrEnum):
@@ -20,5 +21,8 @@ class MessageType(StrEnum):
         """The types of the messages that a topic of this type takes. Delayed ones are not among MIXED's, as they wait in a log of their own."""
         return _MIXED if self is MessageType.MIXED else (self,)
 
+
+MessageTypeLike: TypeAlias = "MessageType | Literal['NORMAL', 'FIFO', 'DELAY', 'TRANSACTION', 'MIXED']"
+"""A message type as callers may give it."""
 
 _MIXED = (MessageType.NORMAL, MessageType.FIFO, MessageType.TRANSACTION)

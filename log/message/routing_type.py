@@ -1,6 +1,7 @@
 """The routings of topics; they need no Arrow."""
 
 from enum import StrEnum
+from typing import Literal, TypeAlias
 
 
 class Routing(StrEnum):
@@ -12,3 +13,7 @@ class Routing(StrEnum):
     """Kafka's Java client's, and that of others with its default partitioner."""
     CRC32 = "crc32"
     """librdkafka's ``consistent`` and ``consistent_random``."""
+
+
+RoutingLike: TypeAlias = "Routing | Literal['xxhash64', 'murmur2', 'crc32']"
+"""A routing as callers may give it."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
@@ -28,8 +28,8 @@ from ..errors import (
     unforeseen,
 )
 from ..format.header import Batch, Epoch
-from ..limits import HANDED_BYTES_MAX, Duration, shown
-from ..message.arrow import check_arrow, check_rising, columns_of
+from ..limits import HANDED_BYTES_MAX, Duration, StringList, shown
+from ..message.arrow import ArrowData, check_arrow, check_rising, columns_of
 from ..message.batch_rows import BatchQueues, BatchRows
 from ..message.message import COPY_SCHEMA, VALUE, Message, check_message, check_no_ids, checked_each, frozen, labels_bytes
 from ..message.routing import Router, check_queue
@@ -197,7 +197,7 @@ class Producer:
         *,
         message_group: str | None = None,
         tag: str | None = None,
-        keys: Sequence[str] = (),
+        keys: StringList = (),
         properties: Mapping[str, str] | None = None,
         delivery_timestamp: datetime | None = None,
         delay: Duration | None = None,
@@ -265,7 +265,7 @@ class Producer:
         receipt.index = index
         return receipt
 
-    def send_batch(self, data: pa.Table | pa.RecordBatch | Iterable[object], *, through: int | None = None) -> BatchReceipt:
+    def send_batch(self, data: ArrowData | Iterable[object], *, through: int | None = None) -> BatchReceipt:
         """Take rows over as one batch, durable as a whole or not at all.
 
         Arrow data needs a column ``body`` (binary) and, on FIFO topics, ``message_group`` (string). Optional columns are ``tag``, ``keys`` (list of

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import pyarrow as pa
 
@@ -19,7 +19,14 @@ from .json_schema import fields_of_json_schema
 from .python_types import fields_of_class, is_class_of_fields
 from .rules import check_fields
 
-SchemaLike: TypeAlias = "pa.Schema | pa.StructType | str | type | Mapping[str, Any] | Path"
+
+class ArrowSchema(Protocol):
+    """What a type checker sees of a `pyarrow.Schema` or `pyarrow.StructType`, as pyarrow has no types."""
+
+    def __arrow_c_schema__(self) -> object: ...
+
+
+SchemaLike: TypeAlias = "ArrowSchema | str | type | Mapping[str, Any] | Path"
 """An Arrow schema; Spark's SQL; a dataclass, TypedDict, NamedTuple or pydantic model; JSON Schema or Avro as a dict; or a file of
 SQL, JSON Schema or Avro.
 """

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
 from msgspec import Meta, to_builtins
 from msgspec import field as form_field
@@ -22,6 +23,8 @@ from ..limits import (
     FORMAT_SETTINGS,
     FORMATS_OF_SETTINGS,
     QUEUES_MAX,
+    ChoiceField,
+    Duration,
     OptionalDurationField,
     TopicLimits,
     check_count,
@@ -32,8 +35,8 @@ from ..limits import (
     optional_duration,
     plain,
 )
-from ..message.message_type import MessageType
-from ..message.routing_type import Routing
+from ..message.message_type import MessageType, MessageTypeLike
+from ..message.routing_type import Routing, RoutingLike
 
 if TYPE_CHECKING:
     from ..schema.topic_schema import TopicSchema  # most topics have no schema, and a list of topics is to be quick
@@ -57,10 +60,10 @@ CONFIG_CHARS_MAX = 1_000
 class TopicSettings:
     """A topic's settings. Only retention, limits, ``iceberg`` and ``configs`` can be changed; the schema evolves."""
 
-    message_type: MessageType = MessageType.NORMAL
+    message_type: ChoiceField[MessageType, MessageTypeLike] = field_default(MessageType.NORMAL)
     queues: int = QUEUES_DEFAULT
     """Fixed at creation. One queue gives a global order."""
-    routing: Routing = Routing.XXHASH64
+    routing: ChoiceField[Routing, RoutingLike] = field_default(Routing.XXHASH64)
     """How message groups find their queues: ``xxhash64``, or as Kafka's clients do, ``murmur2`` or ``crc32``. Fixed at creation."""
     retention: OptionalDurationField = field_default(RETENTION_DEFAULT)
     """The time for which messages are kept; None: for ever."""
@@ -131,6 +134,17 @@ class TopicSettings:
         from ..schema.labels import stored_path
 
         return tuple(stored_path(path, self.schema) for path in self.bloom)
+
+
+class TopicChanges(TypedDict, total=False):
+    """The settings of a topic that can be changed."""
+
+    retention: Duration | None
+    retention_bytes: int | None
+    limits: TopicLimits
+    iceberg: bool
+    configs: Mapping[str, str | None] | tuple[tuple[str, str], ...]
+    """All of them, or a mapping of some with None for one that goes."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

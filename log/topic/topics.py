@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from datetime import datetime
-from typing import TypeVar, cast
+from typing import TypeVar, Unpack, cast
 
 import pyarrow as pa
 
@@ -27,7 +27,7 @@ from ..errors import (
 )
 from ..format.header import Action, Created, Deleted, Evolved
 from ..format.schema_form import fields_digest, schema_form
-from ..limits import SCHEMA_CHANGES_TOLD
+from ..limits import SCHEMA_CHANGES_TOLD, Strings
 from ..paths import TopicPaths
 from ..runtime.backoff import Backoff
 from ..runtime.runtime import Runtime
@@ -38,7 +38,7 @@ from ..schema.topic_schema import TopicSchema
 from ..stores.protocol import Conflict, IfMatch, ObjectStore, Put, PutMode
 from ..tail.tail import Tail
 from .records import not_found, read_record
-from .settings import TopicRecord, TopicSettings, encode_record
+from .settings import TopicChanges, TopicRecord, TopicSettings, encode_record
 
 T = TypeVar("T")
 
@@ -288,7 +288,7 @@ async def evolve_topic(
     wanted: tuple[Field, ...],
     *,
     rename: Mapping[str, str] | None = None,
-    retire: Collection[str] = (),
+    retire: Strings = (),
     dry_run: bool = False,
 ) -> TopicSchema:
     """Evolve the schema of a topic open for writing (``dry_run``: or reading), and return the version, the present one where nothing changes.
@@ -339,12 +339,11 @@ def check_labels_kept(topic: Topic, after: TopicSchema) -> None:
             )
 
 
-async def alter_topic(store: ObjectStore, runtime: Runtime, name: str, **changes: object) -> TopicRecord:
+async def alter_topic(store: ObjectStore, runtime: Runtime, name: str, **changes: Unpack[TopicChanges]) -> TopicRecord:
     """Change retention, retention_bytes, limits, iceberg or configs, from the topic's next opening. Configs may be a mapping of some of them,
     with None for one that goes.
     """
-    unknown = sorted(set(changes) - {"retention", "retention_bytes", "limits", "iceberg", "configs"})
-    if unknown:
+    if unknown := sorted(set(changes) - set(TopicChanges.__annotations__)):
         raise InvalidArgument(
             f"{', '.join(unknown)} cannot be changed",
             operation="alter_topic",
@@ -361,7 +360,7 @@ async def alter_topic(store: ObjectStore, runtime: Runtime, name: str, **changes
             return record
 
 
-def _altered(settings: TopicSettings, changes: Mapping[str, object]) -> TopicSettings:
+def _altered(settings: TopicSettings, changes: TopicChanges) -> TopicSettings:
     configs = changes.get("configs")
     if isinstance(configs, Mapping):  # of those that others change meanwhile none is lost
         after = {**dict(settings.configs), **configs}

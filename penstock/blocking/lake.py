@@ -2,28 +2,33 @@
 
 Made by infra/scripts/blocking_face.py (`make face`). Do not edit: change the asynchronous classes, and make it anew. They are in
 
+    penstock.aio.consumers
     penstock.aio.lake
     penstock.log.lake
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
 from types import EllipsisType
-from typing import Any, Literal
+from typing import Any, Literal, Unpack, overload
 
-from penstock.aio.lake import PUSH_DEFAULTS, SIMPLE_DEFAULTS
+from penstock.aio.consumers import PUSH_DEFAULTS, SIMPLE_DEFAULTS
 from penstock.aio.lake import Lake as AsyncLake
 from penstock.aio.transactions import FIRST_CHECK
-from penstock.consumers import Metrics
+from penstock.consumers import BatchListener, Listener, Metrics
 from penstock.consumers.arguments import Queues, Topics
 from penstock.consumers.dead_letters.redrive import RedriveReport
+from penstock.consumers.handlers.results import Result
 from penstock.consumers.trace.trace import Trace
 from penstock.coordinator import (
     ATTEMPTS_DEFAULT,
     DeadLetterPolicy,
+    DeadLetterPolicyLike,
     DeliveryOrder,
+    DeliveryOrderLike,
+    GroupChanges,
     GroupDescription,
     GroupSettings,
     ParkedGroup,
@@ -36,11 +41,11 @@ from penstock.coordinator.transactions.statistics import TransactionStatistics
 from penstock.log import MessageView, Position, WaitingMessage
 from penstock.log.describe import TopicDescription
 from penstock.log.format.state import SchemaVersion
-from penstock.log.limits import Duration
+from penstock.log.limits import Duration, Strings
 from penstock.log.produce.accumulator import ProducerStatistics
 from penstock.log.schema.sources import SchemaLike
 from penstock.log.schema.topic_schema import TopicSchema
-from penstock.log.topic.settings import TopicRecord
+from penstock.log.topic.settings import TopicChanges, TopicRecord
 
 from .consumers import BroadcastConsumer, PullConsumer, PushConsumer, SimpleConsumer
 from .face import core_of
@@ -52,182 +57,14 @@ from .transactions import Checking, Transaction
 class Lake(LakeFace[AsyncLake]):
     """Topics, producers, readers and consumer groups under one root. Use it in a ``with`` block, or close it: that writes what was sent."""
 
-    @property
-    def coordination_url(self) -> str | None:
-        """The name of the table of consumer groups; None: the lake's default."""
-        return self._core.coordination_url
-
-    def push_consumer(
-        self,
-        topic: Topics,
-        *,
-        group: str,
-        listener: Callable[..., Any],
-        delivery_order: DeliveryOrder | str | None = None,
-        filter: str | None = None,
-        start: Position = "earliest",
-        retry: RetryPolicy | None = None,
-        max_attempts: int | EllipsisType | None = ...,
-        dead_letter_policy: DeadLetterPolicy | str | None = None,
-        threads: int = PUSH_DEFAULTS.threads,
-        cache_messages: int = PUSH_DEFAULTS.cache_messages,
-        cache_bytes: int = PUSH_DEFAULTS.cache_bytes,
-        consume_timeout: Duration = PUSH_DEFAULTS.consume_timeout,
-        on_expired: Literal["skip", "stop"] = "skip",
-        batch: Literal["group", "queue"] | None = None,
-        batch_messages: int = PUSH_DEFAULTS.batch_messages,
-        metrics: Metrics | None = None,
-    ) -> PushConsumer:
-        """Join a consumer group, and run ``listener`` for every message of a topic, or of several: ``{topic: filter}``.
-
-        ``listener`` takes a `MessageView` and returns `ConsumeResult.SUCCESS`, ``FAILURE``, ``DEAD_LETTER`` or `RetryAfter`. Raising, returning
-        anything else, or running longer than ``consume_timeout`` is a failure; a listener that is annotated ``-> None`` is refused. An ordinary
-        function runs in ``threads`` threads, a coroutine function in as many tasks on the lake's event loop. With ``batch`` it takes a list, of one
-        message group or of one queue, of at most ``batch_messages``; it may return a `BatchResult`.
-
-        A message that succeeded is handed out again only after a crash or a reset. In an ORDERLY group the messages of a message group run one
-        after the other, and a failing one blocks its message group. In a CONCURRENT one all run side by side.
-
-        ``delivery_order``, ``retry``, ``max_attempts`` (None: any number), ``dead_letter_policy`` and ``filter`` (``"paid || refunded"``, ``"SQL92:
-        price > 10"``) are the settings of the group, which is created when there is none. An omitted one is as the group has it; a stated one must
-        agree.
-
-        ``start`` is the place of a group that has not consumed the topic before: ``"earliest"``, ``"latest"``, a store time or an offset.
-        ``cache_messages`` and ``cache_bytes`` bound the messages that are fetched and not yet settled. Messages that retention removed before the
-        group had them are passed over with an error in the log, or (``on_expired="stop"``) end the consumer with `OffsetOutOfRange`.
-
-        Raises `InvalidArgument`, also with both settings when the group has other ones. Raises `LimitExceeded`, `TopicNotFound`, `ReadOnlyError`,
-        `OffsetOutOfRange`, `ClockSkewError`.
-        """
-        return PushConsumer(
-            self._joined(
-                lambda: self._core.push_consumer(
-                    topic,
-                    group=group,
-                    listener=listener,
-                    delivery_order=delivery_order,
-                    filter=filter,
-                    start=start,
-                    retry=retry,
-                    max_attempts=max_attempts,
-                    dead_letter_policy=dead_letter_policy,
-                    threads=threads,
-                    cache_messages=cache_messages,
-                    cache_bytes=cache_bytes,
-                    consume_timeout=consume_timeout,
-                    on_expired=on_expired,
-                    batch=batch,
-                    batch_messages=batch_messages,
-                    metrics=metrics,
-                )
-            ),
-            self._portal,
-        )
-
-    def simple_consumer(
-        self,
-        topic: Topics,
-        *,
-        group: str,
-        delivery_order: DeliveryOrder | str | None = None,
-        filter: str | None = None,
-        start: Position = "earliest",
-        max_attempts: int | EllipsisType | None = ...,
-        dead_letter_policy: DeadLetterPolicy | str | None = None,
-        receive_max: int = SIMPLE_DEFAULTS.receive_max,
-        cache_messages: int = SIMPLE_DEFAULTS.cache_messages,
-        cache_bytes: int = SIMPLE_DEFAULTS.cache_bytes,
-        metrics: Metrics | None = None,
-    ) -> SimpleConsumer:
-        """Join a consumer group, and receive messages of a topic, or of several (``{topic: filter}``), by ``receive`` and ``ack``.
-
-        A received message that is not acknowledged in time is received again; after ``max_attempts`` deliveries the ``dead_letter_policy`` applies.
-        `SimpleConsumer` has the order of messages. A group may also have push consumers.
-
-        ``receive_max`` bounds one ``receive``; ``cache_messages`` and ``cache_bytes`` bound what is fetched ahead. ``filter``, ``start``,
-        ``metrics``, stated settings of the group, and errors are as of `push_consumer`.
-        """
-        return SimpleConsumer(
-            self._joined(
-                lambda: self._core.simple_consumer(
-                    topic,
-                    group=group,
-                    delivery_order=delivery_order,
-                    filter=filter,
-                    start=start,
-                    max_attempts=max_attempts,
-                    dead_letter_policy=dead_letter_policy,
-                    receive_max=receive_max,
-                    cache_messages=cache_messages,
-                    cache_bytes=cache_bytes,
-                    metrics=metrics,
-                )
-            ),
-            self._portal,
-        )
-
-    def pull_consumer(
-        self, topic: Topics, *, group: str, queues: Queues | None = None, filter: str | None = None, start: Position = "earliest"
-    ) -> PullConsumer:
-        """Join a consumer group, and read a topic, or several (``{topic: filter}``), by ``poll`` and ``commit``.
-
-        The queues are shared evenly among the group's members and may come and go (subscribe). ``queues``, numbers of the topic or ``{topic:
-        numbers}``, asks for these instead, however many others the group has (assign). The messages of a queue come in order from the committed
-        offset. Nothing is retried or dead-lettered: the caller goes back with ``seek``. Messages handed out and not committed come again, after a
-        crash or with the queue's next owner.
-
-        ``filter``, ``start`` and errors are as of `push_consumer`. A group with messages that are tracked by themselves (failed, in flight, parked)
-        ends its PullConsumers with `penstock.consumers.GroupMixed`.
-        """
-        return PullConsumer(
-            self._joined(lambda: self._core.pull_consumer(topic, group=group, queues=queues, filter=filter, start=start)),
-            self._portal,
-        )
-
-    def broadcast_consumer(
-        self,
-        topic: Topics,
-        *,
-        group: str,
-        member: str,
-        listener: Callable[..., Any],
-        filter: str | None = None,
-        start: Position = "earliest",
-        consume_timeout: Duration = PUSH_DEFAULTS.consume_timeout,
-    ) -> BroadcastConsumer:
-        """Run ``listener`` for every message of a topic, or of several (``{topic: filter}``), in every member of a broadcasting group.
-
-        ``member`` is the name under which this process's progress is kept, saved each second and at closing. A consumer that opens the name again
-        goes on there, after a crash up to a second before. The former owner of the name ends with `FencedError` when it next has progress to save;
-        until then both may get a message. The messages of a queue are run one after the other. A message whose listener fails, raises or runs longer
-        than ``consume_timeout`` is logged, and not tried again. ``listener`` is as of `push_consumer`.
-
-        ``start`` is the place of a new name; ``filter`` is this member's own. Raises `InvalidArgument`, `TopicNotFound`, `ReadOnlyError`,
-        `OffsetOutOfRange`.
-        """
-        return BroadcastConsumer(
-            self._joined(
-                lambda: self._core.broadcast_consumer(
-                    topic,
-                    group=group,
-                    member=member,
-                    listener=listener,
-                    filter=filter,
-                    start=start,
-                    consume_timeout=consume_timeout,
-                )
-            ),
-            self._portal,
-        )
-
     def create_group(
         self,
         name: str,
         *,
-        delivery_order: DeliveryOrder | str = DeliveryOrder.ORDERLY,
+        delivery_order: DeliveryOrderLike = DeliveryOrder.ORDERLY,
         retry: RetryPolicy | None = None,
         max_attempts: int | None = ATTEMPTS_DEFAULT,
-        dead_letter_policy: DeadLetterPolicy | str = DeadLetterPolicy.CONTINUE,
+        dead_letter_policy: DeadLetterPolicyLike = DeadLetterPolicy.CONTINUE,
         filters: Mapping[str, str] | None = None,
     ) -> GroupSettings:
         """Create a consumer group; fine when it exists with these settings. A consumer creates its group by itself, too.
@@ -250,7 +87,7 @@ class Lake(LakeFace[AsyncLake]):
             )
         )
 
-    def alter_group(self, name: str, **changes: object) -> GroupSettings:
+    def alter_group(self, name: str, **changes: Unpack[GroupChanges]) -> GroupSettings:
         """Change ``retry``, ``max_attempts``, ``dead_letter_policy`` or ``filters``; members see it within seconds.
 
         Raises `GroupNotFound`, and `InvalidArgument` for anything else.
@@ -419,6 +256,240 @@ class Lake(LakeFace[AsyncLake]):
         return self._core.transaction_statistics()
 
     @property
+    def coordination_url(self) -> str | None:
+        """The name of the table of consumer groups; None: the lake's default."""
+        return self._core.coordination_url
+
+    @overload
+    def push_consumer(
+        self,
+        topic: Topics,
+        *,
+        group: str,
+        listener: Listener,
+        delivery_order: DeliveryOrderLike | None = None,
+        filter: str | None = None,
+        start: Position = "earliest",
+        retry: RetryPolicy | None = None,
+        max_attempts: int | EllipsisType | None = ...,
+        dead_letter_policy: DeadLetterPolicyLike | None = None,
+        threads: int = PUSH_DEFAULTS.threads,
+        cache_messages: int = PUSH_DEFAULTS.cache_messages,
+        cache_bytes: int = PUSH_DEFAULTS.cache_bytes,
+        consume_timeout: Duration = PUSH_DEFAULTS.consume_timeout,
+        on_expired: Literal["skip", "stop"] = "skip",
+        batch: None = None,
+        batch_messages: int = PUSH_DEFAULTS.batch_messages,
+        metrics: Metrics | None = None,
+    ) -> PushConsumer: ...
+    @overload
+    def push_consumer(
+        self,
+        topic: Topics,
+        *,
+        group: str,
+        listener: BatchListener,
+        delivery_order: DeliveryOrderLike | None = None,
+        filter: str | None = None,
+        start: Position = "earliest",
+        retry: RetryPolicy | None = None,
+        max_attempts: int | EllipsisType | None = ...,
+        dead_letter_policy: DeadLetterPolicyLike | None = None,
+        threads: int = PUSH_DEFAULTS.threads,
+        cache_messages: int = PUSH_DEFAULTS.cache_messages,
+        cache_bytes: int = PUSH_DEFAULTS.cache_bytes,
+        consume_timeout: Duration = PUSH_DEFAULTS.consume_timeout,
+        on_expired: Literal["skip", "stop"] = "skip",
+        batch: Literal["group", "queue"],
+        batch_messages: int = PUSH_DEFAULTS.batch_messages,
+        metrics: Metrics | None = None,
+    ) -> PushConsumer: ...
+    @overload
+    def push_consumer(
+        self,
+        topic: Topics,
+        *,
+        group: str,
+        listener: Callable[[MessageView | list[MessageView]], Result | Awaitable[Result]],
+        delivery_order: DeliveryOrderLike | None = None,
+        filter: str | None = None,
+        start: Position = "earliest",
+        retry: RetryPolicy | None = None,
+        max_attempts: int | EllipsisType | None = ...,
+        dead_letter_policy: DeadLetterPolicyLike | None = None,
+        threads: int = PUSH_DEFAULTS.threads,
+        cache_messages: int = PUSH_DEFAULTS.cache_messages,
+        cache_bytes: int = PUSH_DEFAULTS.cache_bytes,
+        consume_timeout: Duration = PUSH_DEFAULTS.consume_timeout,
+        on_expired: Literal["skip", "stop"] = "skip",
+        batch: Literal["group", "queue"] | None,
+        batch_messages: int = PUSH_DEFAULTS.batch_messages,
+        metrics: Metrics | None = None,
+    ) -> PushConsumer: ...
+    def push_consumer(
+        self,
+        topic: Topics,
+        *,
+        group: str,
+        listener: Callable[[Any], Any],
+        delivery_order: DeliveryOrderLike | None = None,
+        filter: str | None = None,
+        start: Position = "earliest",
+        retry: RetryPolicy | None = None,
+        max_attempts: int | EllipsisType | None = ...,
+        dead_letter_policy: DeadLetterPolicyLike | None = None,
+        threads: int = PUSH_DEFAULTS.threads,
+        cache_messages: int = PUSH_DEFAULTS.cache_messages,
+        cache_bytes: int = PUSH_DEFAULTS.cache_bytes,
+        consume_timeout: Duration = PUSH_DEFAULTS.consume_timeout,
+        on_expired: Literal["skip", "stop"] = "skip",
+        batch: Literal["group", "queue"] | None = None,
+        batch_messages: int = PUSH_DEFAULTS.batch_messages,
+        metrics: Metrics | None = None,
+    ) -> PushConsumer:
+        """Join a consumer group, and run ``listener`` for every message of a topic, or of several: ``{topic: filter}``.
+
+        ``listener`` takes a `MessageView` and returns `ConsumeResult.SUCCESS`, ``FAILURE``, ``DEAD_LETTER`` or `RetryAfter`. Raising, returning
+        anything else, or running longer than ``consume_timeout`` is a failure; a listener that is annotated ``-> None`` is refused. An ordinary
+        function runs in ``threads`` threads, a coroutine function in as many tasks on the lake's event loop. With ``batch`` it takes a list, of one
+        message group or of one queue, of at most ``batch_messages``; it may return a `BatchResult`.
+
+        A message that succeeded is handed out again only after a crash or a reset. In an ORDERLY group the messages of a message group run one
+        after the other, and a failing one blocks its message group. In a CONCURRENT one all run side by side.
+
+        ``delivery_order``, ``retry``, ``max_attempts`` (None: any number), ``dead_letter_policy`` and ``filter`` (``"paid || refunded"``, ``"SQL92:
+        price > 10"``) are the settings of the group, which is created when there is none. An omitted one is as the group has it; a stated one must
+        agree.
+
+        ``start`` is the place of a group that has not consumed the topic before: ``"earliest"``, ``"latest"``, a store time or an offset.
+        ``cache_messages`` and ``cache_bytes`` bound the messages that are fetched and not yet settled. Messages that retention removed before the
+        group had them are passed over with an error in the log, or (``on_expired="stop"``) end the consumer with `OffsetOutOfRange`.
+
+        Raises `InvalidArgument`, also with both settings when the group has other ones. Raises `LimitExceeded`, `TopicNotFound`, `ReadOnlyError`,
+        `OffsetOutOfRange`, `ClockSkewError`.
+        """
+        return PushConsumer(
+            self._joined(
+                lambda: self._core.push_consumer(
+                    topic,
+                    group=group,
+                    listener=listener,
+                    delivery_order=delivery_order,
+                    filter=filter,
+                    start=start,
+                    retry=retry,
+                    max_attempts=max_attempts,
+                    dead_letter_policy=dead_letter_policy,
+                    threads=threads,
+                    cache_messages=cache_messages,
+                    cache_bytes=cache_bytes,
+                    consume_timeout=consume_timeout,
+                    on_expired=on_expired,
+                    batch=batch,
+                    batch_messages=batch_messages,
+                    metrics=metrics,
+                )
+            ),
+            self._portal,
+        )
+
+    def simple_consumer(
+        self,
+        topic: Topics,
+        *,
+        group: str,
+        delivery_order: DeliveryOrderLike | None = None,
+        filter: str | None = None,
+        start: Position = "earliest",
+        max_attempts: int | EllipsisType | None = ...,
+        dead_letter_policy: DeadLetterPolicyLike | None = None,
+        receive_max: int = SIMPLE_DEFAULTS.receive_max,
+        cache_messages: int = SIMPLE_DEFAULTS.cache_messages,
+        cache_bytes: int = SIMPLE_DEFAULTS.cache_bytes,
+        metrics: Metrics | None = None,
+    ) -> SimpleConsumer:
+        """Join a consumer group, and receive messages of a topic, or of several (``{topic: filter}``), by ``receive`` and ``ack``.
+
+        A received message that is not acknowledged in time is received again; after ``max_attempts`` deliveries the ``dead_letter_policy`` applies.
+        `SimpleConsumer` has the order of messages. A group may also have push consumers.
+
+        ``receive_max`` bounds one ``receive``; ``cache_messages`` and ``cache_bytes`` bound what is fetched ahead. ``filter``, ``start``,
+        ``metrics``, stated settings of the group, and errors are as of `push_consumer`.
+        """
+        return SimpleConsumer(
+            self._joined(
+                lambda: self._core.simple_consumer(
+                    topic,
+                    group=group,
+                    delivery_order=delivery_order,
+                    filter=filter,
+                    start=start,
+                    max_attempts=max_attempts,
+                    dead_letter_policy=dead_letter_policy,
+                    receive_max=receive_max,
+                    cache_messages=cache_messages,
+                    cache_bytes=cache_bytes,
+                    metrics=metrics,
+                )
+            ),
+            self._portal,
+        )
+
+    def pull_consumer(
+        self, topic: Topics, *, group: str, queues: Queues | None = None, filter: str | None = None, start: Position = "earliest"
+    ) -> PullConsumer:
+        """Join a consumer group, and read a topic, or several (``{topic: filter}``), by ``poll`` and ``commit``.
+
+        The queues are shared evenly among the group's members and may come and go (subscribe). ``queues``, numbers of the topic or ``{topic:
+        numbers}``, asks for these instead, however many others the group has (assign). The messages of a queue come in order from the committed
+        offset. Nothing is retried or dead-lettered: the caller goes back with ``seek``. Messages handed out and not committed come again, after a
+        crash or with the queue's next owner.
+
+        ``filter``, ``start`` and errors are as of `push_consumer`. A group with messages that are tracked by themselves (failed, in flight, parked)
+        ends its PullConsumers with `penstock.consumers.GroupMixed`.
+        """
+        return PullConsumer(
+            self._joined(lambda: self._core.pull_consumer(topic, group=group, queues=queues, filter=filter, start=start)),
+            self._portal,
+        )
+
+    def broadcast_consumer(
+        self,
+        topic: Topics,
+        *,
+        group: str,
+        member: str,
+        listener: Listener,
+        filter: str | None = None,
+        start: Position = "earliest",
+        consume_timeout: Duration = PUSH_DEFAULTS.consume_timeout,
+    ) -> BroadcastConsumer:
+        """Run ``listener`` for every message of a topic, or of several (``{topic: filter}``), in every member of a broadcasting group.
+
+        ``member`` is the name under which this process's progress is kept, saved each second and at closing. A consumer that opens the name again
+        goes on there, after a crash up to a second before. The former owner of the name ends with `FencedError` when it next has progress to save;
+        until then both may get a message. The messages of a queue are run one after the other. A message whose listener fails, raises or runs longer
+        than ``consume_timeout`` is logged, and not tried again. ``listener`` is as of `push_consumer`.
+
+        ``start`` is the place of a new name; ``filter`` is this member's own. Raises `InvalidArgument`, `TopicNotFound`, `ReadOnlyError`,
+        `OffsetOutOfRange`.
+        """
+        return BroadcastConsumer(
+            self._joined(
+                lambda: self._core.broadcast_consumer(
+                    topic,
+                    group=group,
+                    member=member,
+                    listener=listener,
+                    filter=filter,
+                    start=start,
+                    consume_timeout=consume_timeout,
+                )
+            ),
+            self._portal,
+        )
+
+    @property
     def read_only(self) -> bool:
         """Whether the lake refuses writes."""
         return self._core.read_only
@@ -428,7 +499,7 @@ class Lake(LakeFace[AsyncLake]):
         """The URL of the lake, without secrets."""
         return self._core.url
 
-    def alter_topic(self, name: str, **changes: object) -> TopicRecord:
+    def alter_topic(self, name: str, **changes: Unpack[TopicChanges]) -> TopicRecord:
         """Change ``retention``, ``retention_bytes``, ``limits``, ``iceberg`` or ``configs`` of a topic, these as a whole or as a
         mapping of some, with None for one that goes. Raises `InvalidArgument` for anything else.
         """
@@ -443,13 +514,7 @@ class Lake(LakeFace[AsyncLake]):
         return self._portal.run(lambda: self._core.topics(damaged=damaged))
 
     def evolve_topic(
-        self,
-        name: str,
-        schema: SchemaLike,
-        *,
-        rename: Mapping[str, str] | None = None,
-        retire: Collection[str] = (),
-        dry_run: bool = False,
+        self, name: str, schema: SchemaLike, *, rename: Mapping[str, str] | None = None, retire: Strings = (), dry_run: bool = False
     ) -> TopicSchema:
         """Make ``schema`` the topic's schema from now on, and return it with its version; nothing happens where it is already.
 

@@ -15,8 +15,10 @@ from penstock.log import (
     ClosedError,
     ForkedError,
     MessageType,
+    MessageTypeLike,
     ProducerOptions,
     Routing,
+    RoutingLike,
     TopicLimits,
     TopicRecord,
     TopicSettings,
@@ -50,9 +52,9 @@ class LakeFace(ClosableFace[LakeT]):
         self,
         name: str,
         *,
-        message_type: MessageType | str = MessageType.NORMAL,
+        message_type: MessageTypeLike = MessageType.NORMAL,
         queues: int = 16,
-        routing: Routing | str = Routing.XXHASH64,
+        routing: RoutingLike = Routing.XXHASH64,
         retention: Duration | None = timedelta(days=3),
         retention_bytes: int | None = None,
         limits: TopicLimits | None = None,
@@ -79,9 +81,9 @@ class LakeFace(ClosableFace[LakeT]):
         `LimitExceeded` for a bad name or value.
         """
         settings = TopicSettings(
-            message_type=message_type,  # type: ignore[arg-type]
+            message_type=message_type,
             queues=queues,
-            routing=routing,  # type: ignore[arg-type]
+            routing=routing,
             retention=retention,
             retention_bytes=retention_bytes,
             limits=limits or TopicLimits(),

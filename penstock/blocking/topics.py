@@ -15,7 +15,8 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from penstock.log.format.header import Epoch
-from penstock.log.limits import Duration
+from penstock.log.limits import Duration, StringList
+from penstock.log.message.arrow import ArrowData
 from penstock.log.message.message import Message, MessageView, views
 from penstock.log.produce.accumulator import ProducerStatistics
 from penstock.log.produce.producer import Producer as AsyncProducer
@@ -69,7 +70,7 @@ class Producer(ProducerFace[AsyncProducer]):
         *,
         message_group: str | None = None,
         tag: str | None = None,
-        keys: Sequence[str] = (),
+        keys: StringList = (),
         properties: Mapping[str, str] | None = None,
         delivery_timestamp: datetime | None = None,
         delay: Duration | None = None,
@@ -95,7 +96,7 @@ class Producer(ProducerFace[AsyncProducer]):
             sequence=sequence,
         )
 
-    def send_batch(self, data: pa.Table | pa.RecordBatch | Iterable[object], *, through: int | None = None) -> BatchReceipt:
+    def send_batch(self, data: ArrowData | Iterable[object], *, through: int | None = None) -> BatchReceipt:
         """Take rows over as one batch, durable as a whole or not at all.
 
         Arrow data needs a column ``body`` (binary) and, on FIFO topics, ``message_group`` (string). Optional columns are ``tag``, ``keys`` (list of

@@ -205,7 +205,10 @@ def _local(options: Options) -> Iterator[Figure]:
     with tempfile.TemporaryDirectory(prefix="penstock-bench-") as folder, penstock.connect(folder, maintenance=False) as lake:
         lake.create_topic(PLAIN)
         lake.create_topic(TRANSACTIONAL, message_type="TRANSACTION")
-        with lake.producer(PLAIN, linger=timedelta(0)) as producer, lake.check_transactions(GROUP, lambda _: None):
+        with (
+            lake.producer(PLAIN, linger=timedelta(0)) as producer,
+            lake.check_transactions(GROUP, lambda _: penstock.TransactionResolution.UNKNOWN),
+        ):
             for _ in range(count):
                 begun_s = time.perf_counter()
                 producer.send(Message(BODY)).result()

@@ -33,7 +33,7 @@ class Heard:
         self.most: dict[object, int] = defaultdict(int)
         """The most of them at once; by None: in all."""
 
-    def __call__(self, message: MessageView) -> object:
+    def __call__(self, message: MessageView) -> Any:
         with self._changed:
             self.begun.append(message)
             for lane in (None, (message.queue, message.message_group)):
@@ -120,7 +120,7 @@ def letters(lake: penstock.Lake, group: str = "billing") -> list[str]:
 
 
 @contextmanager
-def consuming(lake: penstock.Lake, listener: Callable[[Any], object], **how: Any) -> Iterator[penstock.PushConsumer]:
+def consuming(lake: penstock.Lake, listener: Callable[[Any], Any], **how: Any) -> Iterator[penstock.PushConsumer]:
     """A consumer of topic orders in group billing that retries at once, unless told otherwise."""
     topic = how.pop("topic", "orders")
     with lake.push_consumer(topic, listener=listener, **{"group": "billing", "retry": AT_ONCE, **how}) as consumer:

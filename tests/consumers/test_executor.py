@@ -182,9 +182,14 @@ def test_a_consumer_that_cannot_have_its_threads_ends_those_it_started_and_leave
         assert lake.describe_group("billing").members == ()
         threads_left(2)
         heard = threading.Event()
+
+        def hear(_: object) -> ConsumeResult:
+            heard.set()
+            return ConsumeResult.SUCCESS
+
         with lake.producer("orders") as producer:
             producer.send(penstock.Message(b"x"))
-        with lake.push_consumer("orders", group="billing", listener=lambda _: heard.set(), threads=2):
+        with lake.push_consumer("orders", group="billing", listener=hear, threads=2):
             assert heard.wait(TIMEOUT_S)
 
 

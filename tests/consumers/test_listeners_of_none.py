@@ -141,7 +141,7 @@ def test_the_first_none_is_told_loudly_with_the_listener_and_the_remedy(
 def test_a_broadcast_tells_its_first_none(lake: penstock.Lake, caplog: pytest.LogCaptureFixture) -> None:
     fill(lake, "aa")
     heard = threading.Semaphore(0)
-    with lake.broadcast_consumer("orders", group="all", member="one", listener=lambda message: heard.release()):
+    with lake.broadcast_consumer("orders", group="all", member="one", listener=lambda message: heard.release()):  # type: ignore[arg-type,return-value]
         assert all(heard.acquire(timeout=TIMEOUT_S) for _ in range(2))
     (told,) = [one.getMessage() for one in caplog.records if one.levelno == logging.ERROR]
     assert "of group all returned None, which counts as a failure: it is logged, and nothing is tried again" in told

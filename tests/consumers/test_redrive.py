@@ -38,7 +38,7 @@ from penstock.log.stores import Put
 from tests.consumers.letters import AT_ONCE, DLQ, Scene, ids, letters
 from tests.playing import played_on
 
-FIFO_ONE = TopicSettings(message_type="FIFO", queues=1)  # type: ignore[arg-type]
+FIFO_ONE = TopicSettings(message_type="FIFO", queues=1)
 
 
 async def bury(lake: LogLake, messages: list[MessageView], *, first: int = 0, topic: str = "orders") -> None:
@@ -366,7 +366,7 @@ async def test_many_go_in_several_batches_in_order(scene: Scene) -> None:
 @played_on(Scene, queues=1)
 async def test_dead_letters_of_delayed_messages_go_back_without_a_delay(scene: Scene) -> None:
     """They were due once: they go into the topic itself, with the delivery time they had, and wait no more."""
-    await scene.lake.create_topic("later", TopicSettings(message_type="DELAY", queues=1))  # type: ignore[arg-type]
+    await scene.lake.create_topic("later", TopicSettings(message_type="DELAY", queues=1))
     sent = await (await scene.lake.producer("later", options=AT_ONCE)).send(Message(b"remind", "g", delay=timedelta(hours=1)))
     await play_once(scene.lake, timer_cells(scene.lake), "later", TimerOptions())
     assert await scene.read("later") == []

@@ -54,7 +54,7 @@ def begun(schedule: PushSchedule, cell: QueueCell, count: int) -> tuple[LaneRun,
 
 def test_a_run_far_behind_of_which_all_was_taken_back_before_it_began_is_left_alone() -> None:
     cell = QueueCell().taken_by("w")
-    schedule = PushSchedule(GroupSettings(delivery_order="CONCURRENT"), cell, limits=QueueLimits(window=20))  # type: ignore[arg-type]
+    schedule = PushSchedule(GroupSettings(delivery_order="CONCURRENT"), cell, limits=QueueLimits(window=20))
     run, cell = begun(schedule, cell, 20)
     assert [one.size for one in schedule.spread(0.0)[0]] == [20]
     assert (run.size, schedule.in_memory) == (0, 20)
@@ -70,7 +70,7 @@ def test_a_run_far_behind_of_which_all_was_taken_back_before_it_began_is_left_al
 def test_what_is_behind_a_failure_whose_end_is_not_told_yet_is_counted_with_its_run() -> None:
     """Its thread says why it failed before it says that it ended; the worker counts what is in flight by the run's size at its end."""
     cell = QueueCell().taken_by("w")
-    schedule = PushSchedule(GroupSettings(delivery_order="CONCURRENT"), cell, limits=QueueLimits())  # type: ignore[arg-type]
+    schedule = PushSchedule(GroupSettings(delivery_order="CONCURRENT"), cell, limits=QueueLimits())
     run, cell = begun(schedule, cell, 10)
     run.left.popleft()
     run.failure = Failure("no")
@@ -166,7 +166,7 @@ def test_what_a_step_counts_once_more_runs_when_that_is_durable() -> None:
     """A batch failed without saying where, so its messages have one attempt more; a retry that ended beside it may not begin them sooner."""
     cell = QueueCell().with_tries(0, Tries(MessageState.WAITING, 1, 1)).taken_by("w")
     limits = QueueLimits(window=20, batch_of="queue", run_messages=4)
-    schedule = PushSchedule(GroupSettings(delivery_order="CONCURRENT"), cell, limits=limits)  # type: ignore[arg-type]
+    schedule = PushSchedule(GroupSettings(delivery_order="CONCURRENT"), cell, limits=limits)
     schedule.load([message(offset, "g") for offset in range(schedule.next_load, schedule.next_load + 4)], OffsetSet(), 5)
     schedule.reread([message(0, "g")], 0, 0)
     step = schedule.plan(0, cell)

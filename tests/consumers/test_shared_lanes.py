@@ -36,7 +36,7 @@ class Queue:
         self.log = [message(offset, group) for offset, group in enumerate(groups)]
         limits = {"shared_lanes": 1, **limits}
         self.schedule = PushSchedule(
-            GroupSettings(delivery_order="ORDERLY"),  # type: ignore[arg-type]
+            GroupSettings(delivery_order="ORDERLY"),
             self.cell,
             limits=QueueLimits(batch_of=batch_of, **limits),
         )

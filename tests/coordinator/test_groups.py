@@ -185,7 +185,6 @@ def test_types_are_named_in_capitals_or_not() -> None:
         (lambda: group(filters={"orders": None}), InvalidArgument, "the filter of orders must be a string.*None"),
         (lambda: group(filters="a"), InvalidArgument, "filters must be a mapping of topics to texts.*str"),
         (lambda: GroupSettings.stating({"colour": 1}), InvalidArgument, "has no colour.*delivery_order, retry"),
-        (lambda: GroupSettings.of("FIFO"), InvalidArgument, "no such delivery_order.*ORDERLY, CONCURRENT.*FIFO"),
         (
             lambda: group(delivery_order="CONCURRENT", dead_letter_policy="park"),
             InvalidArgument,

@@ -61,7 +61,12 @@ def live(lake: penstock.Lake) -> None:
     with lake.simple_consumer(TOPIC, group=GROUP) as consumer:
         (again,) = consumer.receive(1, await_duration=timedelta(seconds=TIMEOUT_S))
         consumer.ack(again)
-    with lake.broadcast_consumer(TOPIC, group=GROUP, member="m", listener=lambda one: heard.put((one.topic, one.body))):
+
+    def hear(one: penstock.MessageView) -> ConsumeResult:
+        heard.put((one.topic, one.body))
+        return ConsumeResult.SUCCESS
+
+    with lake.broadcast_consumer(TOPIC, group=GROUP, member="m", listener=hear):
         assert heard.get(timeout=TIMEOUT_S) == (TOPIC, b"row")
     places = lake.trace(sent.message_id).places
     assert (

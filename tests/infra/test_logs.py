@@ -166,5 +166,5 @@ def test_a_failed_attempt_is_told_with_all_its_facts() -> None:
     assert told["next_ms"] > 0
 
 
-def _raising(_: object) -> object:
+def _raising(_: object) -> penstock.ConsumeResult:
     raise ValueError("no such customer")

@@ -212,7 +212,7 @@ def test_what_no_table_of_delayed_messages_can_be(column: pa.Array | None, error
 
 
 @pytest.mark.parametrize("kind", ["NORMAL", "FIFO"])
-def test_topics_of_other_types_take_no_delay(kind: str) -> None:
+def test_topics_of_other_types_take_no_delay(kind: penstock.MessageTypeLike) -> None:
     group = "g" if kind == "FIFO" else None
     table = pa.table({"body": [b"x"], "message_group": pa.array([group], pa.string()), "delivery_timestamp": [datetime.now(UTC)]})
     with penstock.connect("memory://", maintenance=False) as lake:

@@ -64,7 +64,7 @@ class Silent(StoreWrapper):
 
 async def lake_of(store: MemoryStore | StoreWrapper) -> LogLake:
     lake = LogLake(store)
-    await lake.create_topic("orders", TopicSettings(message_type="FIFO", queues=QUEUES))  # type: ignore[arg-type]
+    await lake.create_topic("orders", TopicSettings(message_type="FIFO", queues=QUEUES))
     return lake
 
 
@@ -390,7 +390,7 @@ async def test_a_name_with_sequences_of_messages_is_refused() -> None:
 async def test_what_is_staged_cannot_be_delayed() -> None:
     """Spark's ordered writes and its sink find their topic so."""
     async with LogLake(MemoryStore()) as lake:
-        await lake.create_topic("later", TopicSettings(message_type="DELAY"))  # type: ignore[arg-type]
+        await lake.create_topic("later", TopicSettings(message_type="DELAY"))
         with pytest.raises(NotSupported, match=r"rows that are staged cannot be delayed.*later.*send_batch takes a table"):
             await current_topic(lake, "later", timeout=timedelta(seconds=60))
         for name, error in (("later", NotSupported), ("%TIMER%later", InvalidArgument)):

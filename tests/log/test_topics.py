@@ -86,7 +86,7 @@ def test_configs_are_altered_as_a_whole_or_some_of_them() -> None:
         assert altered.settings.configs == (("a", "1"), ("c", "3"))
         assert lake.alter_topic("orders", configs=()).settings.configs == ()
         with pytest.raises(penstock.InvalidArgument, match="pairs of name and value"):
-            lake.alter_topic("orders", configs={"a": 1})
+            lake.alter_topic("orders", configs={"a": 1})  # type: ignore[dict-item]
 
 
 def test_what_may_be_altered_is_altered_and_nothing_else() -> None:
@@ -101,11 +101,11 @@ def test_what_may_be_altered_is_altered_and_nothing_else() -> None:
         with pytest.raises(
             penstock.InvalidArgument, match=r"queues cannot be changed.*retention, retention_bytes, limits, iceberg or configs"
         ):
-            lake.alter_topic("orders", queues=3)
+            lake.alter_topic("orders", queues=3)  # type: ignore[call-arg]
         with pytest.raises(penstock.InvalidArgument, match=r"retention is too short.*expected: above 0; observed: 0"):
             lake.alter_topic("orders", retention=0)
         with pytest.raises(penstock.InvalidArgument, match="limits must be TopicLimits"):
-            lake.alter_topic("orders", limits={"max_body_bytes": 5})
+            lake.alter_topic("orders", limits={"max_body_bytes": 5})  # type: ignore[arg-type]
         assert lake.describe_topic("orders").settings == found
         with pytest.raises(penstock.TopicNotFound):
             lake.alter_topic("none", retention=None)

@@ -6,7 +6,7 @@ import asyncio
 import inspect
 import logging
 import threading
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -53,8 +53,10 @@ class CheckedTransaction:
     """All messages to be sent, without those to a deleted topic; their offset is -1."""
 
 
-Checker: TypeAlias = Callable[[CheckedTransaction], object]
+Checker: TypeAlias = Callable[[CheckedTransaction], TransactionResolution | Awaitable[TransactionResolution]]
 """Returns a `TransactionResolution`. A function runs in a thread; a coroutine function is awaited."""
+AnyChecker: TypeAlias = Callable[[Any], Any]
+"""A checker that may break that promise."""
 
 
 class CheckOutcome(StrEnum):
@@ -72,7 +74,11 @@ class RegisteredChecker:
     """One registered checker, and its open questions."""
 
     def __init__(
-        self, checker: Checker, *, group: str, on_question: Callable[[str, CheckOutcome | None], None] = lambda group, answer: None
+        self,
+        checker: AnyChecker,
+        *,
+        group: str,
+        on_question: Callable[[str, CheckOutcome | None], None] = lambda group, answer: None,
     ) -> None:
         """``on_question`` is called with None at a question, and with its outcome."""
         self._checker = checker
@@ -82,7 +88,7 @@ class RegisteredChecker:
         self._held_bytes = 0
         self._freed = asyncio.Event()
 
-    def ask_instead(self, checker: Checker) -> None:
+    def ask_instead(self, checker: AnyChecker) -> None:
         self._checker = checker
 
     @property
@@ -141,7 +147,7 @@ class RegisteredChecker:
             return asyncio.ensure_future(self._awaited(checker, transaction))
         return _in_thread(lambda: checker(transaction), name=f"penstock-check-{self._group}")
 
-    async def _awaited(self, checker: Checker, transaction: CheckedTransaction) -> object:
+    async def _awaited(self, checker: AnyChecker, transaction: CheckedTransaction) -> object:
         answer = checker(transaction)
         assert isinstance(answer, Coroutine), "that is what a coroutine function gives"
         try:

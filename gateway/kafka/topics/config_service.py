@@ -12,6 +12,7 @@ from ....log import PenstockError, TopicSettings
 from ....log.paths import TopicPaths
 from ....log.read.reader import Reader
 from ....log.topic.records import not_found, read_record
+from ....log.topic.settings import TopicChanges
 from ...topics.directory import TopicDirectory
 from ..server.calls import KafkaCall
 from ..wire.errors import ErrorCode, KafkaRefusal, refusal_of
@@ -180,14 +181,17 @@ class ConfigService:
         }
 
 
-def _changes(before: TopicSettings, after: TopicSettings) -> dict[str, object]:
+def _changes(before: TopicSettings, after: TopicSettings) -> TopicChanges:
     """What a client changed, and nothing else: what others change meanwhile stands."""
-    changes = {
-        name: getattr(after, name) for name in ("retention", "retention_bytes") if getattr(after, name) != getattr(before, name)
-    }
+    changes: TopicChanges = {}
+    if after.retention != before.retention:
+        changes["retention"] = after.retention
+    if after.retention_bytes != before.retention_bytes:
+        changes["retention_bytes"] = after.retention_bytes
     known, wanted = dict(before.configs), dict(after.configs)
-    configs = {name: wanted.get(name) for name in known | wanted if known.get(name) != wanted.get(name)}
-    return {**changes, "configs": configs} if configs else changes
+    if configs := {name: wanted.get(name) for name in known | wanted if known.get(name) != wanted.get(name)}:
+        changes["configs"] = configs
+    return changes
 
 
 def _check_topic(asked: Request) -> None:

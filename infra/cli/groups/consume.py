@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
@@ -18,6 +18,9 @@ from ...terminal.log_options import log_options
 from ...terminal.metrics_options import metrics_options
 from ...terminal.session import CommandSession, group_options
 from ...terminal.values import DurationParam, PositionParam
+
+if TYPE_CHECKING:
+    from ....coordinator import DeliveryOrderLike
 
 _DEFAULTS = PushOptions()
 _NO_TIME = timedelta(0)
@@ -84,7 +87,7 @@ def command(
     group: str,
     command_line: str | None,
     function: str | None,
-    delivery_order: str | None,
+    delivery_order: DeliveryOrderLike | None,
     tags: str | None,
     start: Any,  # noqa: ANN401 - as click parsed it
     threads: int | None,
@@ -119,7 +122,7 @@ def command(
     if processes > 1 and worker is None:
         return run_pool(session, processes, metrics_port=metrics_port, metrics_host=metrics_host)
     commands = None
-    handle: Callable[[Any], object]
+    handle: Callable[[Any], Any]
     if function is not None:
         handle = import_function(function)
         check_listener(handle, batch=batch is not None)

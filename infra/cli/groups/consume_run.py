@@ -40,19 +40,19 @@ class ConsumeRun:
         """One item for each possible end. A signal handler may call its ``put``."""
         self._started_s = self._active_s = time.monotonic()
         self._ended = threading.Event()
-        self.listener: Callable[..., object] = self._named(handle)
+        self.listener = self._named(handle)
 
     def wake(self) -> None:
         self._events.put(None)
 
-    def _named(self, handle: Callable[[Any], object]) -> Callable[..., object]:
+    def _named(self, handle: Callable[[Any], object]) -> Callable[[Any], Any]:
         def listen(given: Any) -> object:  # noqa: ANN401 - a message, or a list
             return self._listen(given)
 
         async def listen_async(given: Any) -> object:  # noqa: ANN401 - a message, or a list
             return await self._listen_async(given)
 
-        listener: Callable[..., object] = listen_async if is_coroutine_function(handle) else listen
+        listener: Callable[[Any], Any] = listen_async if is_coroutine_function(handle) else listen
         listener.__qualname__ = name_of(handle)
         return listener
 

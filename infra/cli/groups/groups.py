@@ -13,6 +13,7 @@ from ....coordinator import (
     ATTEMPTS_DEFAULT,
     DeadLetterPolicy,
     DeliveryOrder,
+    DeliveryOrderLike,
     GroupNotFound,
     GroupSettings,
     RetryPolicy,
@@ -110,7 +111,7 @@ changeable = options(
 @changeable
 @group_options
 @click.pass_obj
-def create(session: CommandSession, /, group: str, delivery_order: str, **settings: Any) -> None:  # noqa: ANN401 - as click parsed them
+def create(session: CommandSession, /, group: str, delivery_order: DeliveryOrderLike, **settings: Any) -> None:  # noqa: ANN401 - as click parsed them
     """Create a consumer group. Fine when it exists with the same settings; a consumer creates its group by itself, too.
 
     A message that fails is retried after a wait (ORDERLY: 1s, and its message group waits with it; CONCURRENT: RocketMQ's table), and given

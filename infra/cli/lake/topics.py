@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ....log import ForeignObject, MessageType, Routing, TopicLimits
+from ....log import ForeignObject, MessageType, MessageTypeLike, Routing, RoutingLike, TopicLimits
 from ....log.limits import HEADERS_MAX
 from ....log.paths import DLQ_PREFIX, timer_log_name
 from ....log.topic.settings import QUEUES_DEFAULT, RETENTION_DEFAULT
@@ -148,9 +148,9 @@ def create(
     session: CommandSession,
     /,
     topic: str,
-    message_type: str,
+    message_type: MessageTypeLike,
     queues: int | None,
-    routing: str,
+    routing: RoutingLike,
     schema: str | None,
     message_group: str | None,
     tag: str | None,

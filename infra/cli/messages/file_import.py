@@ -23,6 +23,7 @@ from .label_columns import columns_of
 
 if TYPE_CHECKING:
     from ....blocking.topics import Producer
+    from ....log.message.arrow import ArrowData
     from ....log.schema.topic_schema import TopicSchema
 
 _SHOWN_ERRORS = 5
@@ -216,7 +217,7 @@ class FileImport:
             ) from error
         return True
 
-    def _send_table(self, table: object, row: int, name: str) -> None:
+    def _send_table(self, table: ArrowData, row: int, name: str) -> None:
         try:
             self._producer.send_batch(table)
         except CallError as error:

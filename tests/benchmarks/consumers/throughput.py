@@ -138,7 +138,7 @@ async def consume(root: Path, shape: Shape, count: int) -> Run:
         consumer = await lake.push_consumer(
             TOPIC,
             group=group,
-            listener=handled.single if shape.batch is None else handled.list,
+            listener=handled.of(shape.batch),
             delivery_order=shape.order,
             threads=shape.threads,
             cache_messages=shape.cache_messages,
@@ -172,8 +172,10 @@ class _Handled:
         self._single = itertools.count()
         self._lists: list[int] = []
 
-    @property
-    def single(self) -> Callable[[object], ConsumeResult]:
+    def of(self, batch: str | None) -> Callable[[Any], ConsumeResult]:
+        return self._one() if batch is None else self._list
+
+    def _one(self) -> Callable[[object], ConsumeResult]:
         one, success = self._single.__next__, ConsumeResult.SUCCESS
 
         def handle(_: object) -> ConsumeResult:
@@ -182,7 +184,7 @@ class _Handled:
 
         return handle
 
-    def list(self, messages: list[Any]) -> ConsumeResult:
+    def _list(self, messages: list[Any]) -> ConsumeResult:
         self._lists.append(len(messages))
         return ConsumeResult.SUCCESS
 

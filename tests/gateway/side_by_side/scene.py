@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+import penstock
 from penstock.gateway.rocketmq.protocol import rocketmq_pb2 as pb
 from tests.gateway.programs import ProgramError
 from tests.gateway.sdk import Sdk
@@ -21,7 +22,7 @@ OK = "OK"
 class Group:
     """A consumer group that a play needs."""
 
-    order: str = "ORDERLY"
+    order: penstock.DeliveryOrderLike = "ORDERLY"
     max_attempts: int = 17
 
 

@@ -30,7 +30,7 @@ class LakeStage:
 
     def prepare(self, plays: Sequence[Play], prefix: str, languages: Sequence[str]) -> None:
         for topic, kind in topics_of(plays, prefix, languages):
-            self._lake.create_topic(topic, message_type=kind, queues=1)
+            self._lake.create_topic(topic, message_type=penstock.MessageType(kind), queues=1)
         for name, group in groups_of(plays, prefix, languages):
             retry = penstock.RetryPolicy(interval=1)
             self._lake.create_group(name, delivery_order=group.order, max_attempts=group.max_attempts, retry=retry)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock import Lake, Message, MessageView, connect
+from penstock import Lake, Message, MessageView, TransactionResolution, connect
 from penstock.consumers.dead_letters.writer import Origin
 from penstock.consumers.trace.status import DeliveryState
 from penstock.consumers.trace.trace import DeadLetterTrace, GroupTrace, MemberTrace, StoredTrace, Trace
@@ -147,7 +147,7 @@ def test_a_delayed_message_and_one_of_a_transaction(penstock: Penstock, lake: Pa
         opened.create_topic("payments", message_type="TRANSACTION", queues=1)
         with opened.producer("reminders") as producer:
             delayed = producer.send(Message(b"x", delay=timedelta(hours=1))).result(TIMEOUT_S).message_id
-        with opened.transaction(producer_group="cashiers", checker=lambda _: None) as transaction:
+        with opened.transaction(producer_group="cashiers", checker=lambda _: TransactionResolution.UNKNOWN) as transaction:
             (half,) = transaction.send("payments", Message(b"xyz"))
             (row,) = penstock("trace", half, "--json").rows
             assert (row["places"], row["transaction"]["state"]) == ([], "open")

@@ -79,7 +79,7 @@ def judged(bucket: Bucket, one: Answered) -> list[Request]:
 async def work(url: str, options: dict[str, str]) -> None:
     runtime = Runtime()
     async with Lake(open_store(url, options=options), runtime=runtime) as lake:
-        await lake.create_topic("orders", TopicSettings(message_type="FIFO", queues=2))  # type: ignore[arg-type]
+        await lake.create_topic("orders", TopicSettings(message_type="FIFO", queues=2))
         producer = await lake.producer("orders")
         for number in range(5):
             await producer.send(Message(b"x", message_group=f"user-{number}"))

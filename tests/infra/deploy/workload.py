@@ -70,7 +70,7 @@ DEAD = f"%DLQ%{GROUP}"
 TABLE, CELLS = "arn:aws:dynamodb:eu-west-1:123456789012:table/cells", "prod/"
 """Where cells lie in DynamoDB."""
 _QUEUES = 2
-FIFO = TopicSettings(message_type="FIFO", queues=_QUEUES, retention=timedelta(days=3))  # type: ignore[arg-type]
+FIFO = TopicSettings(message_type="FIFO", queues=_QUEUES, retention=timedelta(days=3))
 _SOON, _PATIENCE = timedelta(seconds=1), 120
 TYPES = TableTypes("public", "orders", {"id": PrimitiveType.BIGINT})
 _AT_ONCE = ProducerOptions(linger=timedelta(0))

@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
-from penstock import connect
+from penstock import ConsumeResult, connect
 from penstock.coordinator.operators.describe import QueueProgress
 from penstock.coordinator.operators.lake_view import GroupOverview, LakeOverview, QueueOverview
 from penstock.infra.web.views.workers import HandOverRow, hand_overs, holdings
@@ -18,7 +18,7 @@ def test_a_process_that_consumes_is_shown_with_what_it_holds(console: Open, fold
     browser = console()
     assert "No process consumes" in browser.page("/workers")
     with connect(folder, maintenance=False) as lake:
-        consumer = lake.push_consumer("orders", group="billing", listener=lambda message: None)
+        consumer = lake.push_consumer("orders", group="billing", listener=lambda message: ConsumeResult.SUCCESS)
         wait_until(lambda: sum(row["queues"] for row in browser.api("/workers")["rows"]) == 2, "the queues held")
         wait_until(lambda: browser.api("/workers")["lives"] == 1, "its heart seen to beat")
         (row,) = browser.api("/workers")["rows"]

@@ -119,7 +119,7 @@ def test_maintenance_lists_the_topics_that_ask_for_it(tmp_path: Path) -> None:
     with penstock.connect(tmp_path, maintenance=False) as lake:
         lake.alter_topic("plain", iceberg=True)
         with pytest.raises(penstock.InvalidArgument, match="iceberg must be True or False"):
-            lake.alter_topic("plain", iceberg="yes")
+            lake.alter_topic("plain", iceberg="yes")  # type: ignore[arg-type]
     ran = CliRunner().invoke(main, ["--lake", str(tmp_path), "maintain", "--once"])
     assert ran.exit_code == 0, ran.output
     assert by_pyiceberg(tmp_path / TopicPaths.of("plain").table("table"))[1].num_rows == 1

@@ -145,7 +145,7 @@ def test_what_is_no_row_is_refused_at_once() -> None:
         with pytest.raises(InvalidArgument, match="columns tag are there twice"):
             producer.send_batch(pa.Table.from_arrays([pa.array(["a"]), pa.array(["b"])], ["tag", "tag"]))
         with pytest.raises(InvalidArgument, match=r"takes Arrow data, rows or messages.*int"):
-            producer.send_batch(7)
+            producer.send_batch(7)  # type: ignore[arg-type]
         with pytest.raises(InvalidArgument, match="id is double, not bigint"):
             producer.send_batch(pa.table({"id": [1.5]}))
     with typed_lake(message_type="FIFO", message_group="customer") as lake, lake.lake.producer("orders") as producer:

@@ -57,7 +57,7 @@ def run(
         if say is not None:
             began_s = time.monotonic()
             chaos.progress = Progress(say, plan.messages if plan.all_messages else 0, began_s, began_s + plan.limit_s)
-        policy = "park" if chaos.parks else "continue"
+        policy: penstock.DeadLetterPolicyLike = "park" if chaos.parks else "continue"
         lake.create_group(ORDERED, retry=retry, max_attempts=ATTEMPTS, dead_letter_policy=policy)
         lake.create_group(MIRRORED, delivery_order="CONCURRENT", retry=retry, max_attempts=ATTEMPTS)
         broken = ""

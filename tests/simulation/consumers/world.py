@@ -287,7 +287,7 @@ class Consuming(PlottedWorld):
         self.counts[f"order: {what}"] += 1
 
     async def _alter(self, rng: random.Random, group: str, operators: Operators) -> None:
-        changes: dict[str, list[object]] = {
+        changes: dict[str, list[Any]] = {
             "max_attempts": [1, 2, 3, 6, None],
             "retry": [RetryPolicy(interval=timedelta(seconds=seconds)) for seconds in (0.1, 1.0, 8.0)],
             "filters": [{}, {TOPIC: "*"}, {TOPIC: "a"}, {TOPIC: "b"}, {TOPIC: "a || b"}],

@@ -27,13 +27,13 @@ def test_several_addresses_are_told_only_where_sdks_take_them() -> None:
 
 
 def test_a_route_has_every_queue_of_a_topic_with_its_type() -> None:
-    settings = TopicSettings(message_type="FIFO", queues=3)  # type: ignore[arg-type]
+    settings = TopicSettings(message_type="FIFO", queues=3)
     queues = route(pb.Resource(name="orders"), settings, pb.Broker(name="b"))
     assert [one.id for one in queues] == [0, 1, 2]
     assert {tuple(one.accept_message_types) for one in queues} == {(pb.FIFO,)}
-    derived = TopicSettings(message_type="FIFO", message_group="user", schema=schema_of_source("user STRING"))  # type: ignore[arg-type]
+    derived = TopicSettings(message_type="FIFO", message_group="user", schema=schema_of_source("user STRING"))
     assert accepted_types(derived) == (pb.FIFO, pb.NORMAL)
-    assert accepted_types(TopicSettings(message_type="MIXED")) == (pb.NORMAL, pb.FIFO, pb.TRANSACTION)  # type: ignore[arg-type]
+    assert accepted_types(TopicSettings(message_type="MIXED")) == (pb.NORMAL, pb.FIFO, pb.TRANSACTION)
 
 
 def peers(others: tuple[Peer, ...] = (), advertise: Endpoint | None = None) -> PeerRegistry:

@@ -17,7 +17,9 @@ from tests.waiting import wait_until
 pytestmark = [pytest.mark.slow, pytest.mark.processes]
 
 
-def made(lake: penstock.Lake, name: str, *, order: str = "ORDERLY", queues: int = 1, max_attempts: int = 3) -> None:
+def made(
+    lake: penstock.Lake, name: str, *, order: penstock.DeliveryOrderLike = "ORDERLY", queues: int = 1, max_attempts: int = 3
+) -> None:
     """A topic, and a consumer group of the same name."""
     lake.create_topic(name, message_type="FIFO" if order == "ORDERLY" else "NORMAL", queues=queues)
     lake.create_group(name, delivery_order=order, max_attempts=max_attempts)

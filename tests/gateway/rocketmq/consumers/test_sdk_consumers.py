@@ -41,7 +41,9 @@ def named(name: str, sdk: Sdk) -> str:
     return f"{name}-{sdk.language}"
 
 
-def made(lake: penstock.Lake, name: str, *, order: str = "ORDERLY", queues: int = 1, **settings: Any) -> None:
+def made(
+    lake: penstock.Lake, name: str, *, order: penstock.DeliveryOrderLike = "ORDERLY", queues: int = 1, **settings: Any
+) -> None:
     lake.create_topic(name, message_type="FIFO" if order == "ORDERLY" else "NORMAL", queues=queues)
     lake.create_group(name, delivery_order=order, **settings)
 

@@ -14,10 +14,10 @@ from penstock.gateway.rocketmq.protocol import rocketmq_pb2 as pb
 from penstock.gateway.rocketmq.protocol.status import StatusError
 from penstock.log import Message, TopicSettings
 
-MIXED = TopicSettings(message_type="MIXED")  # type: ignore[arg-type]
+MIXED = TopicSettings(message_type="MIXED")
 NOW_MS = 1_800_000_000_000
-NORMAL, FIFO = TopicSettings(), TopicSettings(message_type="FIFO")  # type: ignore[arg-type]
-DELAY, TRANSACTION = TopicSettings(message_type="DELAY"), TopicSettings(message_type="TRANSACTION")  # type: ignore[arg-type]
+NORMAL, FIFO = TopicSettings(), TopicSettings(message_type="FIFO")
+DELAY, TRANSACTION = TopicSettings(message_type="DELAY"), TopicSettings(message_type="TRANSACTION")
 ID = "01A2B3"
 
 

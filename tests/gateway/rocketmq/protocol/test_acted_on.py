@@ -11,7 +11,7 @@ import grpc
 import pytest
 
 from penstock.aio import TopicSettings
-from penstock.coordinator import CheckedTransaction
+from penstock.coordinator import CheckedTransaction, TransactionResolution
 from penstock.coordinator.queues.receipt_handle import ReceiptHandle
 from penstock.gateway.observers.audit import AuditLog
 from penstock.gateway.rocketmq.gateway import Gateway
@@ -71,7 +71,7 @@ async def test_a_native_transaction_is_not_ended_by_the_right_to_one_of_its_topi
     async with signed_gateway() as served, caller(served, "shop", *send("pay")) as shop:
         for topic in ("pay", "ledger"):
             await served.lake.create_topic(topic, TRANSACTION)
-        transaction = served.lake.transaction(producer_group="pay", checker=lambda _: None)
+        transaction = served.lake.transaction(producer_group="pay", checker=lambda _: TransactionResolution.UNKNOWN)
         await transaction.send("pay", Message(b"1"))
         await transaction.send("ledger", Message(b"2"))
         assert transaction.id is not None
@@ -232,7 +232,7 @@ async def test_what_a_native_group_sends_to_other_topics_is_shown_to_nobody_here
         for topic in ("pay", "ledger"):
             await served.lake.create_topic(topic, TRANSACTION)
         stream = await shop.announced(producing("pay"))
-        transaction = served.lake.transaction(producer_group="pay", checker=lambda _: None)
+        transaction = served.lake.transaction(producer_group="pay", checker=lambda _: TransactionResolution.UNKNOWN)
         await transaction.send("ledger", Message(b"of the ledger"))
         assert transaction.id is not None
         await served.transactions._ask(await checked(served, transaction.id))
