@@ -138,9 +138,9 @@ class BroadcastConsumer(Consumer):
     async def _check_end(self, topic: Topic, offsets: Sequence[int]) -> None:
         """Raise `InconsistentRestore` when the log ends before the member's progress."""
         for queue, offset in enumerate(offsets):
-            if offset > topic.tail.state.next_offsets[queue]:
+            if offset > topic.tail.state.next_offset(queue):
                 await topic.tail.catch_up()
-            if offset > (following := topic.tail.state.next_offsets[queue]):
+            if offset > (following := topic.tail.state.next_offset(queue)):
                 raise InconsistentRestore(
                     "the log was put back to an older state, and to go on would pass messages over",
                     operation="broadcast",

@@ -4,7 +4,9 @@ PenstockError
     ├── RetryError              the same call may succeed later
     │   ├── StoreUnavailable
     │   │   └── AccessRefused
-    │   └── StorageFull, BackPressureError, NotWritten
+    │   ├── StorageFull, BackPressureError
+    │   └── NotWritten
+    │       └── RoutingChanged
     ├── ReopenError             this object is done for; make a new one
     │   ├── ClosedError, FencedError, ProducerFailedError, UnknownOutcome, ForkedError, ViewLost
     ├── CallError               the call or the configuration is wrong
@@ -120,6 +122,12 @@ class NotWritten(RetryError):
     """The send is proved not to be in the log."""
 
     kind = "not_written"
+
+
+class RoutingChanged(NotWritten):
+    """The topic got more queues after the rows were routed. They are proved not to be in the log."""
+
+    kind = "routing_changed"
 
 
 class ReopenError(PenstockError):

@@ -45,11 +45,21 @@ from .stores.protocol import ObjectStore
 from .stores.refusals import Refusals, TolerantStore
 from .table.creation import open_table
 from .table.delta.delta_log import DeltaLog
+from .topic.growth import check_growth, grow_topic
 from .topic.producer_name import OWN_PREFIX, check_producer_name, open_name
 from .topic.records import list_topics, not_found
 from .topic.settings import TopicChanges, TopicRecord, TopicSettings
 from .topic.timer_log import check_dead_letter_topic, check_delay_topic_name, check_own, delays, end_orphan, make_timer_log
-from .topic.topics import Topic, alter_topic, create_topic, delete_topic, evolve_topic, open_topic, read_only
+from .topic.topics import (
+    Topic,
+    alter_topic,
+    create_topic,
+    delete_topic,
+    evolve_topic,
+    note_queues,
+    open_topic,
+    read_only,
+)
 
 log = logging.getLogger("penstock.log")
 
@@ -143,10 +153,22 @@ class LogLake:
     async def alter_topic(self, name: str, **changes: Unpack[TopicChanges]) -> TopicRecord:
         """Change ``retention``, ``retention_bytes``, ``limits``, ``iceberg`` or ``configs`` of a topic, these as a whole or as a
         mapping of some, with None for one that goes. Raises `InvalidArgument` for anything else.
+
+        ``queues``: give it more queues, a multiple of its present ones, while it is used. Producers route anew by themselves; messages of a message
+        group that moves wait in its new queue until an ORDERLY consumer group has settled those in the former one. Raises `InvalidArgument` or
+        `LimitExceeded` for another number, before anything is changed.
         """
         check_own(name, operation="alter_topic")
         await self._writable("alter_topic")
+        queues = changes.pop("queues", None)
+        growing = None if queues is None else await self._writable_topic(name)
+        if growing is not None:
+            await check_growth(growing, queues)
         record = await alter_topic(self.store, self.runtime, name, **changes)
+        if growing is not None:
+            await grow_topic(growing, queues)
+            await note_queues(growing, record)
+            record = growing.record
         opened = self._opened.get(name)
         if opened is not None and opened.done() and not opened.cancelled() and opened.exception() is None:
             opened.result().note_altered(record)
@@ -238,8 +260,6 @@ class LogLake:
         served = opened = await self._writable_topic(topic)
         if delays(opened.record) and not copies:
             served, opened = await self.timer_log(topic, writable=True)
-        settings = served.settings
-        # Both are of one moment: messages go by the settings to queues of the generation.
         generation = opened.tail.state.generation
         options = options or ProducerOptions()
         beside = await self._invalid_producer(served, name, options) if options.invalid == "topic" else None
@@ -256,7 +276,6 @@ class LogLake:
             topic=topic,
             paths=opened.paths,
             runtime=self.runtime,
-            settings=settings,
             appender=opened.appender,
             generation=generation,
             id=name or self.runtime.new_id(),

@@ -97,8 +97,10 @@ FORMAT_IDEMPOTENT = 4
 """The format of idempotent producers' batches and rows."""
 FORMAT_CONFIGS = 5
 """The format of the settings of a topic with configs of Kafka's clients."""
+FORMAT_GROWN = 6
+"""The format of logs of topics that got more queues."""
 FORMATS_OF_SETTINGS = (FORMAT_BASIC, FORMAT_EXTENDED, FORMAT_SETTINGS, FORMAT_CONFIGS)
-FORMATS_OF_LOGS = (FORMAT_BASIC, FORMAT_EXTENDED, FORMAT_IDEMPOTENT)
+FORMATS_OF_LOGS = (FORMAT_BASIC, FORMAT_EXTENDED, FORMAT_IDEMPOTENT, FORMAT_GROWN)
 SCHEMA_VERSIONS_KEPT = 100
 """The versions of a schema that a topic's state remembers."""
 SCHEMA_CHANGES_TOLD = 20
@@ -123,6 +125,8 @@ IDEMPOTENT_APPEND_MAX_S = 120.0
 """The longest time for which a process tries to append an idempotent producer's batch; with its client's retries far below IDEMPOTENT_ROW_MS."""
 STORE_TIME_STEP_MAX_MS = 24 * 3600 * 1000
 """The most by which one entry moves the store timestamp, so that one bad clock ages no named producers out of the state."""
+GROWTHS_MAX = 16
+"""The growths of one life of a topic: each at least doubles its queues, of which there are `QUEUES_MAX` at most."""
 CHECKPOINT_ENTRIES = 64
 VIEW_AGE_MAX_S = 300.0
 """The time for which a read of the tail proves that the next key has not been trimmed; far below TRIM_GRACE_MS."""

@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 from .errors import DataDamaged, PenstockError, StoreUnavailable
 from .format.entry import encode_entry
 from .format.fold import store_time
-from .format.header import CloseJob, Created, Deleted, Epoch, Header, Repair, is_idempotent
+from .format.growth import Growth, may_grow
+from .format.header import CloseJob, Created, Deleted, Epoch, Grown, Header, Repair, is_idempotent
 from .format.idempotence import after as idempotent_after
 from .format.idempotence import is_numbered, key_of
 from .format.state import ProducerRow, TopicState, row_sum, state_form
@@ -133,6 +134,11 @@ def _loosely(state: TopicState, found: Mapping[int, SalvagedEntry | None]) -> To
     offsets = list(state.next_offsets)
     known = list(offsets)
     unsure = [0] * len(offsets)
+    growths = list(state.growths)
+
+    def jumped() -> tuple[int, ...]:
+        return tuple(min(offset + count * ENTRY_ROWS_MAX, NUMBER_MAX) for offset, count in zip(offsets, unsure, strict=True))
+
     for number, remains in sorted(found.items()):
         if remains is None:
             unsure = [count + 1 for count in unsure]
@@ -142,6 +148,7 @@ def _loosely(state: TopicState, found: Mapping[int, SalvagedEntry | None]) -> To
         for action in header.actions:
             if isinstance(action, Created) and 0 < action.queues <= QUEUES_MAX:
                 offsets, unsure, known = [0] * action.queues, [0] * action.queues, [0] * action.queues
+                growths = []
                 state = replace(
                     _without_idempotent(state),
                     incarnation=action.incarnation,
@@ -151,20 +158,39 @@ def _loosely(state: TopicState, found: Mapping[int, SalvagedEntry | None]) -> To
                 )
             elif isinstance(action, Deleted):
                 state = replace(state, alive=False)
+        queues = _queues_behind(header, len(offsets))
+        if queues > len(offsets) > 0:  # by this entry, or by a lost one before it
+            growths.append(Growth(number, state.generation, jumped()))
+        offsets += [0] * (queues - len(offsets))
+        unsure += [unknown_entries] * (queues - len(unsure))
+        known += [0] * (queues - len(known))
         entries = number - known_entry
         for queue, base in header.bases.items():
-            if queue >= QUEUES_MAX:
+            if queue >= len(offsets):
                 continue
-            offsets += [0] * (queue + 1 - len(offsets))
-            unsure += [unknown_entries] * (queue + 1 - len(unsure))
-            known += [0] * (queue + 1 - len(known))
             rows = sum(batch.rows.get(queue, 0) for batch in header.batches)
             # The entry is taken at its word, but no further than all the entries since the last known state can have gone.
             behind = min(base + rows, known[queue] + entries * ENTRY_ROWS_MAX)
             offsets[queue], unsure[queue] = max(offsets[queue], behind), 0
         state = _with_producers(state, header)
-    jumped = (min(offset + count * ENTRY_ROWS_MAX, NUMBER_MAX) for offset, count in zip(offsets, unsure, strict=True))
-    return replace(state, next_offsets=tuple(jumped))
+    ends = jumped()
+    # A mark that no message can reach would keep consumer groups from the new queues for ever.
+    kept = tuple(replace(growth, marks=tuple(map(min, growth.marks, ends))) for growth in growths)
+    return replace(state, next_offsets=ends, growths=kept)
+
+
+def _queues_behind(header: Header, queues: int) -> int:
+    """The queues of a topic of ``queues`` behind an entry that is taken at its word: it may tell of a growth, or touch queues of one that is lost."""
+    grown = [action.queues for action in header.actions if isinstance(action, Grown)]
+    touched = max((queue + 1 for queue in header.bases if queue < QUEUES_MAX), default=0)
+    if not queues:
+        return touched
+    for wanted in grown:
+        if may_grow(wanted, queues, QUEUES_MAX):
+            queues = wanted
+    while queues < touched and may_grow(2 * queues, queues, QUEUES_MAX):
+        queues *= 2
+    return queues
 
 
 def _without_idempotent(state: TopicState) -> TopicState:

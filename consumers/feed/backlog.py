@@ -115,7 +115,7 @@ class Backlog:
 
     def _following(self, queue: int) -> int:
         state = self._view.state
-        return state.next_offsets[queue] if state.incarnation == self._topic.record.incarnation else 0
+        return state.next_offset(queue) if state.incarnation == self._topic.record.incarnation else 0
 
     def _may_move(self, queue: int, start: int) -> bool:
         """Whether few queues want the entry that would fall out."""

@@ -94,14 +94,14 @@ class FeedCache:
         state = folded.state
         for queue, end in self._end.items():
             first, limit = spans.get(queue, (end, end))
-            if first != end or limit != state.next_offsets[queue]:
+            if first != end or limit != state.next_offset(queue):
                 # After a repair or entries that were passed over, the next rows do not follow the rows here.
-                self._void(queue, state.next_offsets[queue])
+                self._void(queue, state.next_offset(queue))
                 spans.pop(queue, None)
         size_bytes = _OVERHEAD_BYTES + entry_bytes(folded, data)
         if size_bytes > self._size_bytes_max // _SHARE_MAX:
             for queue in spans:  # it is read piece by piece from the log
-                self._void(queue, state.next_offsets[queue])
+                self._void(queue, state.next_offset(queue))
             return
         if not spans:
             return
@@ -117,7 +117,7 @@ class FeedCache:
 
     def jump(self, state: TopicState) -> None:
         for queue in self._of_queue:
-            self._void(queue, state.next_offsets[queue])
+            self._void(queue, state.next_offset(queue))
 
     def covering(self, queue: int, start: int, limit: int) -> list[CachedEntry]:
         """The entries with offsets from ``start`` up to ``limit`` (exclusive); empty unless ``start`` is here."""

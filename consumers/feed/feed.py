@@ -91,7 +91,7 @@ class Feed:
     def next_offset(self, queue: int) -> int:
         """The known offset of the queue's next message. Raises `TopicDeleted`."""
         self._check_life()
-        return self._tail.state.next_offsets[queue]
+        return self._tail.state.next_offset(queue)
 
     async def fetch(self, queue: int, start: int, *, rows_max: int, bytes_max: int) -> pa.RecordBatch | None:
         """The rows of an attached queue from offset ``start`` on, dense, with `MESSAGE_SCHEMA`. None: there is nothing yet.

@@ -43,7 +43,7 @@ class _Entry:
     size_bytes: int
 
     def following(self, queue: int) -> int:
-        return self.folded.state.next_offsets[queue]
+        return self.folded.state.next_offset(queue)
 
 
 class UnpublishedEntries:

@@ -145,6 +145,6 @@ class TopicView:
                     raise
                 continue  # another topic of the name was created meanwhile
             state = topic.tail.state
-            kept = {queue: (self._snapshot.start(queue), state.next_offsets[queue]) for queue in range(topic.settings.queues)}
+            kept = {queue: (self._snapshot.start(queue), state.next_offset(queue)) for queue in range(topic.settings.queues)}
             named = {name: row.last for name, row in state.named.items()}
             return TopicSnapshot(self._name, topic.life, kept, state.entry, named)

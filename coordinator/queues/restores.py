@@ -50,7 +50,7 @@ def agrees(topic: Topic, queue: int, cell: QueueCell) -> bool:
     """Whether the known log is the cell's, without a request."""
     if not topic.is_current:
         return True  # a reader of it hears that it was deleted
-    if _following(cell) > topic.tail.state.next_offsets[queue]:
+    if _following(cell) > topic.tail.state.next_offset(queue):
         return False
     if cell.seen is None:
         return True
@@ -63,11 +63,11 @@ async def of_another_log(topic: Topic, queue: int, cell: QueueCell) -> str | Non
     if agrees(topic, queue, cell):
         return None
     tail, last = topic.tail, cell.seen
-    if _following(cell) > tail.state.next_offsets[queue] or (last is not None and last.entry > tail.state.entry):
+    if _following(cell) > tail.state.next_offset(queue) or (last is not None and last.entry > tail.state.entry):
         await tail.catch_up()
     if not topic.is_current:
         return None
-    following = tail.state.next_offsets[queue]
+    following = tail.state.next_offset(queue)
     if _following(cell) > following:
         return f"the cell knows of offset {_following(cell) - 1}, and the next one to be written is {following}"
     if last is None:

@@ -135,7 +135,7 @@ class TimerPlayer:
     async def run_out(self) -> None:
         log = self._following
         await self._log_topic.tail.catch_up()
-        await log.reach(self._log_topic.tail.state.next_offsets[QUEUE])
+        await log.reach(self._log_topic.tail.state.next_offset(QUEUE))
         while True:
             with suppress(CellChanged):
                 if await self.step() > 0:

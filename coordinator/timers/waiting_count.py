@@ -34,7 +34,7 @@ async def sent_and_waiting(lake: LogLake, cells: Cells, topic: str) -> int:
     if not log.is_current:
         _, log = await lake.timer_log(topic)
     state = await read_timer_state(cells, lake.runtime.clock, topic, log.record.incarnation)
-    return max(0, log.tail.state.next_offsets[QUEUE] - state.next_sequence - len(state.recalled))
+    return max(0, log.tail.state.next_offset(QUEUE) - state.next_sequence - len(state.recalled))
 
 
 async def count_waiting(lake: LogLake, cells: Cells, topic: str) -> WaitingCount:

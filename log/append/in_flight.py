@@ -13,8 +13,9 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
-from ..errors import FencedError, NotWritten, PenstockError, SequenceError, TopicDeleted, UnknownOutcome
+from ..errors import FencedError, NotWritten, PenstockError, RoutingChanged, SequenceError, TopicDeleted, UnknownOutcome
 from ..format.fold import FoldedEntry
+from ..format.growth import has_only_grown
 from ..format.header import Action, Batch, Epoch, Opening, identity_of, is_idempotent
 from ..format.idempotence import IdempotentRow, Standing, epoch_of, in_round_of, key_of, standing
 from ..format.state import ProducerRow, TopicState
@@ -260,6 +261,14 @@ def may_be_filled(pending: PendingAppend, state: TopicState) -> bool:
 def _gone(generation: int, state: TopicState) -> PenstockError | None:
     if not state.alive:
         return TopicDeleted("the topic was deleted", operation="append", hint="open it anew if it was created again")
+    if has_only_grown(state.growths, generation, state.generation):
+        return RoutingChanged(
+            "the topic has more queues than when the rows were routed; nothing of them was written",
+            operation="append",
+            expected=f"routing generation {generation}",
+            observed=f"{state.generation}, with {state.queues} queues",
+            hint="route them anew, and try again",
+        )
     if state.generation != generation:
         return TopicDeleted(
             "the topic is not as it was when it was opened: it was deleted and created again, or a repair of its log voids what was "

@@ -27,6 +27,7 @@ from ..paths import is_staged
 from ..runtime.recent_mapping import RecentMapping
 from ..schema.evolution import refusal
 from ..schema.topic_schema import TopicSchema
+from .growth import Growth, may_grow
 from .header import (
     Action,
     Batch,
@@ -37,6 +38,7 @@ from .header import (
     Epoch,
     Evolved,
     ForgetJob,
+    Grown,
     Header,
     Opening,
     Repair,
@@ -49,6 +51,7 @@ from .state import (
     ProducerRow,
     SchemaVersion,
     TopicState,
+    growth_hash,
     idempotent_hash,
     item_hash,
     row_hash,
@@ -160,6 +163,7 @@ class Judge:
         self._alive = state.alive
         self._created_entry = state.created_entry
         self._generation = state.generation
+        self._growths = state.growths
         self._next = list(state.next_offsets)
         self._unnamed = dict(state.unnamed)
         self._named = dict(state.named)
@@ -192,6 +196,9 @@ class Judge:
                 schema = judged(action.schema, self._schema) if self._schema is not None else None
                 if schema is not None:
                     self._put_schema(schema, action.changes)
+            case Grown() if self._alive and is_of_generation(action.generation, self._generation):
+                if may_grow(action.queues, len(self._next), QUEUES_MAX):
+                    self._grow(action.queues)
             case CloseJob() if action.job not in self._jobs:
                 self._close_job(action.job)
             case ForgetJob() if action.job in self._jobs and may_forget(self._entry, self._jobs[action.job]):
@@ -242,6 +249,7 @@ class Judge:
             store_time_ms=self._time_ms,
             schema=self._schema,
             versions=self._versions,
+            growths=self._growths,
             sum=self._sum % 2**128,
         )
 
@@ -295,10 +303,19 @@ class Judge:
         self._alive = True
         self._created_entry = self._entry
         self._generation += 1
+        self._sum -= sum(map(growth_hash, self._growths))
+        self._growths = ()
         self._sum -= schema_hash(self._schema) + sum(map(version_hash, self._versions))
         self._schema, self._versions = None, ()
         if created.schema is not None:
             self._put_schema(schema_of(created.schema), ())
+
+    def _grow(self, queues: int) -> None:
+        self._generation += 1
+        growth = Growth(self._entry, self._generation, tuple(self._next))
+        self._growths = (*self._growths, growth)
+        self._sum += growth_hash(growth) + sum(item_hash("queue", queue, 0) for queue in range(len(self._next), queues))
+        self._next += [0] * (queues - len(self._next))
 
     def _put_schema(self, schema: TopicSchema, changes: tuple[str, ...]) -> None:
         self._sum += schema_hash(schema) - schema_hash(self._schema)

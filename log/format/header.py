@@ -17,8 +17,10 @@ from ..limits import (
     ENTRY_LINKS_MAX,
     FORMAT_BASIC,
     FORMAT_EXTENDED,
+    FORMAT_GROWN,
     FORMAT_IDEMPOTENT,
     FORMATS_OF_LOGS,
+    GROWTHS_MAX,
     QUEUES_MAX,
     SCHEMA_CHANGES_TOLD,
     SCHEMA_VERSIONS_KEPT,
@@ -124,6 +126,15 @@ class Evolved(StoredForm, frozen=True, tag=True):
     """The changes, for people."""
 
 
+class Grown(StoredForm, frozen=True, tag=True):
+    """The topic has more queues from here on, and messages are routed anew: batches of the former generation are void. Ignored unless the number is a
+    greater multiple, in this generation.
+    """
+
+    generation: Number
+    queues: Number
+
+
 class CloseJob(StoredForm, frozen=True, tag=True):
     """No later entry may link this staged upload."""
 
@@ -168,6 +179,14 @@ class VersionForm(StoredForm, frozen=True, array_like=True):
     changes: Annotated[tuple[Name, ...], Meta(max_length=SCHEMA_CHANGES_TOLD)] = ()
 
 
+class GrowthForm(StoredForm, frozen=True, array_like=True):
+    """The stored form of `Growth`."""
+
+    entry: Number
+    generation: Number
+    marks: Annotated[tuple[Number, ...], Meta(min_length=1, max_length=QUEUES_MAX)]
+
+
 class StateForm(StoredForm, frozen=True, omit_defaults=True):
     """The stored form of `TopicState`. The order of its lists is part of it."""
 
@@ -186,6 +205,7 @@ class StateForm(StoredForm, frozen=True, omit_defaults=True):
     versions: Annotated[tuple[VersionForm, ...], Meta(max_length=SCHEMA_VERSIONS_KEPT)] = ()
     idempotent: tuple[IdempotentRowForm, ...] = ()
     idempotent_ms: TimeMs = 0
+    growths: Annotated[tuple[GrowthForm, ...], Meta(max_length=GROWTHS_MAX)] = ()
 
 
 class Repair(StoredForm, frozen=True, tag=True):
@@ -197,7 +217,7 @@ class Repair(StoredForm, frozen=True, tag=True):
 
 
 BatchIdentity: TypeAlias = tuple[object, ...]
-Action: TypeAlias = Created | Deleted | Evolved | CloseJob | ForgetJob | Repair
+Action: TypeAlias = Created | Deleted | Evolved | Grown | CloseJob | ForgetJob | Repair
 
 # --- The forms of the rest: short, as every entry carries them ---------------------------------------------------------------------
 
@@ -256,6 +276,8 @@ class Header:
     @property
     def format(self) -> int:
         """The lowest format whose readers understand it."""
+        if any(map(_grows, self.actions)):
+            return FORMAT_GROWN
         if any(map(is_idempotent, self.batches)) or any(map(_has_idempotent, self.actions)):
             return FORMAT_IDEMPOTENT
         extended = any(map(is_extended, self.batches)) or any(map(_names_schema, self.actions))
@@ -282,6 +304,10 @@ def identity_of(batch: Batch) -> BatchIdentity:
 
 def _has_idempotent(action: Action) -> bool:
     return isinstance(action, Repair) and bool(action.state.idempotent)
+
+
+def _grows(action: Action) -> bool:
+    return isinstance(action, Grown) or (isinstance(action, Repair) and bool(action.state.growths))
 
 
 def _names_schema(action: Action) -> bool:

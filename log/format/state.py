@@ -8,10 +8,11 @@ from dataclasses import dataclass, field, replace
 import msgspec
 import xxhash
 
-from ..limits import FORMAT_BASIC, FORMAT_EXTENDED, FORMAT_IDEMPOTENT
+from ..limits import FORMAT_BASIC, FORMAT_EXTENDED, FORMAT_GROWN, FORMAT_IDEMPOTENT
 from ..runtime.recent_mapping import RecentMapping
 from ..schema.topic_schema import TopicSchema
-from .header import Epoch, IdempotentRowForm, ProducerRowForm, StateForm, VersionForm
+from .growth import Growth, is_sequence
+from .header import Epoch, GrowthForm, IdempotentRowForm, ProducerRowForm, StateForm, VersionForm
 from .idempotence import IdempotentRow
 from .schema_form import schema_form, schema_of
 from .stored_json import plain
@@ -51,7 +52,7 @@ class TopicState:
     alive: bool = False
     created_entry: int = 0
     generation: int = 0
-    """The routing generation: raised by every creation, so that a deleted topic's batches never count in its successor."""
+    """The routing generation: raised by every creation, so that a deleted topic's batches never count in its successor, and by every growth."""
     next_offsets: tuple[int, ...] = ()
     unnamed: Mapping[str, ProducerRow] = field(default_factory=dict)
     named: Mapping[str, ProducerRow] = field(default_factory=dict)
@@ -67,6 +68,8 @@ class TopicState:
     """Idempotent producers' rows, by producer and queue."""
     idempotent_ms: int = 0
     """The clock by which these age: the store time since there are any, of which an entry counts `IDEMPOTENT_STEP_MAX_MS` at most."""
+    growths: tuple[Growth, ...] = ()
+    """This life's steps to more queues, oldest first."""
     sum: int = 0
     """The sum of the digests of all rows above, kept up to date by each fold."""
 
@@ -74,9 +77,15 @@ class TopicState:
     def queues(self) -> int:
         return len(self.next_offsets)
 
+    def next_offset(self, queue: int) -> int:
+        """The offset of the queue's next message; 0 for one that the topic does not have yet."""
+        return self.next_offsets[queue] if queue < len(self.next_offsets) else 0
+
     @property
     def format(self) -> int:
         """The lowest format whose readers understand it."""
+        if self.growths:
+            return FORMAT_GROWN
         if self.idempotent:
             return FORMAT_IDEMPOTENT
         return FORMAT_BASIC if self.schema is None else FORMAT_EXTENDED
@@ -103,6 +112,7 @@ def row_sum(state: TopicState) -> int:
     total += sum(item_hash("opening", write_id, entry) for write_id, entry in state.openings.items())
     total += sum(item_hash("job", job, entry) for job, entry in state.closed_jobs.items())
     total += sum(idempotent_hash(key, row) for key, row in state.idempotent.items())
+    total += sum(map(growth_hash, state.growths))
     total += schema_hash(state.schema) + sum(map(version_hash, state.versions))
     return total % 2**128
 
@@ -113,6 +123,10 @@ def schema_hash(schema: TopicSchema | None) -> int:
 
 def version_hash(version: SchemaVersion) -> int:
     return item_hash("version", version.version, version.entry, version.time_ms, version.digest, version.changes)
+
+
+def growth_hash(growth: Growth) -> int:
+    return item_hash("growth", growth.entry, growth.generation, growth.marks)
 
 
 def row_hash(kind: str, name: str, row: ProducerRow) -> int:
@@ -156,6 +170,7 @@ def state_form(state: TopicState) -> StateForm:
             IdempotentRowForm(*key, row.first, row.last, row.entry, row.time_ms) for key, row in state.idempotent.items()
         ),
         idempotent_ms=state.idempotent_ms,
+        growths=tuple(GrowthForm(one.entry, one.generation, one.marks) for one in state.growths),
     )
 
 
@@ -164,7 +179,7 @@ def state_document(state: TopicState) -> dict[str, object]:
 
 
 def state_of(form: StateForm) -> TopicState:
-    """Raises `ValueError` for a schema whose types do not exist."""
+    """Raises `ValueError` for a schema whose types do not exist, and for growths that do not lead to these queues."""
 
     def rows(forms: tuple[ProducerRowForm, ...]) -> dict[str, ProducerRow]:
         return {
@@ -192,5 +207,8 @@ def state_of(form: StateForm) -> TopicState:
             ((one.producer, one.queue), IdempotentRow(one.first, one.last, one.entry, one.time_ms)) for one in form.idempotent
         ),
         idempotent_ms=form.idempotent_ms,
+        growths=tuple(Growth(one.entry, one.generation, one.marks) for one in form.growths),
     )
+    if not is_sequence(state.growths, state.queues):
+        raise ValueError(f"growths that do not lead to {state.queues} queues")
     return replace(state, sum=row_sum(state))

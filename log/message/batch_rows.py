@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property, lru_cache
 from typing import Final
@@ -63,10 +63,24 @@ class BatchRows:
     places: BatchQueues
     ids: MessageIds | WrittenIds | OriginalIds
     producer: str
+    chosen: npt.NDArray[np.bool_] | None = None
+    """The messages whose queue the sender named; None: none."""
 
     @property
     def count(self) -> int:
         return len(self.places.queues)
+
+    def routed_anew(self, router: Router) -> BatchRows:
+        """The same rows by another number of queues. Those without a group, and those whose sender named a queue, stay."""
+        groups = self.columns.get("message_group")
+        if groups is None:
+            return self
+        array = groups.combine_chunks() if isinstance(groups, pa.ChunkedArray) else groups
+        stays = array.is_null().to_numpy(zero_copy_only=False)
+        if self.chosen is not None:
+            stays = stays | self.chosen
+        routed = np.where(stays, self.places.queues, router.route(array)).astype(np.int32)
+        return replace(self, places=BatchQueues(routed))
 
     @property
     def size_bytes(self) -> int:
@@ -176,11 +190,15 @@ def rows_of_messages(
     routed = router.route(group_column)
     for index, queue in queues.items():
         routed[index] = queue
+    named = None
+    if queues:
+        named = np.zeros(len(groups), np.bool_)
+        named[list(queues)] = True
     columns = {"body": pa.array(bodies, pa.binary()), "born_timestamp": _times(born_us)}
     if group_column.null_count < len(groups):
         columns["message_group"] = group_column
     columns |= label_columns(labelled, born_us)
-    return BatchRows(columns, BatchQueues(routed), ids, producer)
+    return BatchRows(columns, BatchQueues(routed), ids, producer, named)
 
 
 def label_columns(labelled: Mapping[int, Message], born_us: npt.NDArray[np.int64]) -> dict[str, pa.Array]:
@@ -228,12 +246,12 @@ def rows_of_arrow(
     """Rows of a table that `check_arrow` has passed, or of copies, which keep their ids. ``born_us`` is for rows without a birth time."""
     count = data.num_rows
     chosen = data["queue"].combine_chunks()
+    named = chosen.is_valid().to_numpy(zero_copy_only=False) if chosen.null_count < count else None
     if count and chosen.null_count == 0:
         routed = chosen.to_numpy()
     else:
         routed = router.route(data["message_group"].combine_chunks(), in_runs=in_runs)
-        if chosen.null_count < count:
-            named = chosen.is_valid().to_numpy(zero_copy_only=False)
+        if named is not None:
             routed = np.where(named, chosen.fill_null(0).to_numpy(), routed).astype(np.int32)
     born = data["born_timestamp"]
     if born.null_count:
@@ -247,9 +265,8 @@ def rows_of_arrow(
         columns["keys"] = _empty_for_null(data["keys"])
     if data["properties"].null_count < count:
         columns["properties"] = _without_nulls(data["properties"].combine_chunks())
-    return BatchRows(
-        columns, BatchQueues(routed), OriginalIds(data["message_id"]) if "message_id" in data.column_names else ids, producer
-    )
+    of_copies = OriginalIds(data["message_id"]) if "message_id" in data.column_names else ids
+    return BatchRows(columns, BatchQueues(routed), of_copies, producer, named)
 
 
 def _empty_for_null(lists: pa.ChunkedArray) -> pa.ChunkedArray | pa.Array:

@@ -74,8 +74,10 @@ class MergedRows:
 
     async def known(self, limits: Mapping[int, int]) -> Snapshot:
         """The table as last read, or the newest if limits lie beyond."""
-        following = self._topic.tail.state.next_offsets
-        is_known = self._delta.was_read and self._topic.is_current and all(following[queue] >= at for queue, at in limits.items())
+        state = self._topic.tail.state
+        is_known = (
+            self._delta.was_read and self._topic.is_current and all(state.next_offset(queue) >= at for queue, at in limits.items())
+        )
         return self._delta.snapshot if is_known else await self.refresh()
 
     async def with_table(self, use: Callable[[Snapshot], Awaitable[T]]) -> T:
@@ -151,7 +153,7 @@ class MergedRows:
         if all(at <= snapshot.end(queue) for queue, at in wanted.items()):
             return None
         return lambda state: (
-            state.incarnation == incarnation and all(state.next_offsets[queue] <= at for queue, at in wanted.items())
+            state.incarnation == incarnation and all(state.next_offset(queue) <= at for queue, at in wanted.items())
         )
 
     async def _behind_the_trim(self, lost: ViewLost) -> Snapshot:
@@ -265,7 +267,7 @@ class MergedRows:
         if state.incarnation != self._topic.record.incarnation:
             return  # the state is of an earlier topic of this name
         for queue in span.queues:
-            reached = span.limit(queue, state.next_offsets[queue])
+            reached = span.limit(queue, state.next_offset(queue))
             if span.position[queue] < reached:
                 await self._lose(self._gap(queue, span, reached, arrivals.lost_entry), span, after=after)
                 span.position[queue] = reached

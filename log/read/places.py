@@ -35,7 +35,7 @@ async def entry_of(topic: Topic, queue: int, offset: int) -> int | None:
     """
 
     def has_it(state: TopicState) -> bool:
-        return state.incarnation == topic.record.incarnation and state.next_offsets[queue] > offset
+        return state.incarnation == topic.record.incarnation and state.next_offset(queue) > offset
 
     view, before = View(topic.store, topic.paths, topic.runtime, cache=topic.tail.cache), -1
     try:

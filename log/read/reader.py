@@ -224,7 +224,7 @@ class Reader:
 
     def known_offsets_of(self, queue: int) -> tuple[int, int]:
         """`known_offsets` of one queue."""
-        following = self._topic.tail.state.next_offsets[queue]
+        following = self._topic.tail.state.next_offset(queue)
         return min(table_of(self._topic).snapshot.start(queue), following), following
 
     async def resolve(self, position: Position, *, queues: Sequence[int] | None = None) -> dict[int, int]:
@@ -339,7 +339,7 @@ class Reader:
         return snapshot, starts, {queue: await self._offset(snapshot, queue, end, is_end=True) for queue in queues}
 
     async def _offset(self, snapshot: Snapshot, queue: int, position: Position, *, is_end: bool = False) -> int:
-        earliest, following = snapshot.start(queue), self._topic.tail.state.next_offsets[queue]
+        earliest, following = snapshot.start(queue), self._topic.tail.state.next_offset(queue)
         if position == "earliest":
             return earliest
         if position == "latest":
@@ -360,7 +360,7 @@ class Reader:
         in_table = await offset_at(self._store, self._paths, snapshot, queue, -(-time_us // 1000), runtime=self._topic.runtime)
         if in_table is not None:
             return in_table
-        following = self._topic.tail.state.next_offsets[queue]
+        following = self._topic.tail.state.next_offset(queue)
         async for batch in self._rows.log(snapshot, self._behind_the_table(snapshot, [queue])):
             stored = batch.column("store_timestamp").cast(pa.int64()).to_numpy()
             late = (stored >= time_us).nonzero()[0]

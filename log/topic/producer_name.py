@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ..append.in_flight import OpeningResult, as_accepted
-from ..errors import InvalidArgument, LimitExceeded, NotWritten, PenstockError, UnknownOutcome
+from ..errors import InvalidArgument, LimitExceeded, NotWritten, PenstockError, RoutingChanged, UnknownOutcome
 from ..format.fold import was_accepted
 from ..format.header import Epoch, Opening
 from ..format.state import TopicState
@@ -34,7 +34,7 @@ async def open_name(topic: Topic, name: str, *, generation: int, timeout_s: floa
 
     After an unknown outcome the same write id is tried again: under another, a late earlier try would fence its own producer.
 
-    Raises `TopicDeleted` in another routing ``generation``.
+    Raises `TopicDeleted` in another routing ``generation`` of which growths are not the only reason.
     """
     last: UnknownOutcome | None = None
     opening = Opening(name, topic.runtime.new_id(), generation, 0, known_sequence)
@@ -48,7 +48,9 @@ async def open_name(topic: Topic, name: str, *, generation: int, timeout_s: floa
         if isinstance(outcome, OpeningResult):
             return outcome.epoch, outcome.last_sequence
         assert isinstance(outcome, PenstockError), "an opening is opened or fails"
-        if isinstance(outcome, UnknownOutcome):
+        if isinstance(outcome, RoutingChanged):
+            opening = replace(opening, generation=topic.tail.state.generation)
+        elif isinstance(outcome, UnknownOutcome):
             last = outcome
         elif last is None or not isinstance(outcome, NotWritten):  # a try that was not written tells nothing about earlier tries
             raise outcome

@@ -27,6 +27,7 @@ from ..errors import (
 )
 from ..format.header import Action, Created, Deleted, Evolved
 from ..format.schema_form import fields_digest, schema_form
+from ..format.state import TopicState
 from ..limits import SCHEMA_CHANGES_TOLD, Strings
 from ..paths import TopicPaths
 from ..runtime.backoff import Backoff
@@ -71,6 +72,8 @@ class Topic:
         self._pace = pace
         self._appender: Appender | None = None
         self._life: int | None = None
+        tail.fold_listeners.append(lambda folded, _: self._note_queues(folded.state))
+        tail.jump_listeners.append(self._note_queues)
         self.evolving = asyncio.Lock()
         """Held while this process evolves the schema, as one entry may carry all its actions."""
 
@@ -87,15 +90,22 @@ class Topic:
 
     def note_life(self) -> None:
         self._life = self.tail.state.created_entry
+        self._note_queues(self.tail.state)
+
+    def _note_queues(self, state: TopicState) -> None:
+        """Follow the log, which alone says how many queues there are."""
+        if state.alive and state.incarnation == self.record.incarnation and state.queues != self.record.settings.queues:
+            self.record = replace(self.record, settings=replace(self.record.settings, queues=state.queues))
 
     def note_altered(self, record: TopicRecord) -> None:
         """Use an altered record, unless it is of a later topic of the name."""
         if record.incarnation == self.record.incarnation:
             self.record = record
+            self._note_queues(self.tail.state)
 
     @property
     def settings(self) -> TopicSettings:
-        """The settings as of its opening."""
+        """The settings as of its opening, with the queues as far as the log was read."""
         return self.record.settings
 
     @property
@@ -177,6 +187,7 @@ async def open_topic(store: ObjectStore, runtime: Runtime, name: str, *, writabl
                 topic.note_life()
                 if writable:
                     await topic.allow_writing()
+                    await note_queues(topic, record)
                 return topic
             # Record and log do not match: the topic is being created or deleted, or was since the record was read.
             found = await read_record(store, paths)
@@ -242,8 +253,12 @@ def created(record: TopicRecord) -> Created:
 
 
 async def is_as_asked(store: ObjectStore, runtime: Runtime, paths: TopicPaths, record: TopicRecord, asked: TopicSettings) -> bool:
-    """Whether a topic has these settings, with the schema in any of its versions. Raises `TopicExists` with the difference."""
+    """Whether a topic has these settings, with any number of queues that it had, and the schema in any of its versions. Raises `TopicExists` with the
+    difference.
+    """
     stands = record.settings
+    if stands.queues != asked.queues and asked.queues in await _queues_had(store, runtime, paths, record):
+        asked = replace(asked, queues=stands.queues)
     if _without_schema(stands) != _without_schema(asked):
         return False
     if stands.schema is None or asked.schema is None:
@@ -260,6 +275,16 @@ async def is_as_asked(store: ObjectStore, runtime: Runtime, paths: TopicPaths, r
         raise other_schema(paths.topic, state.schema, asked.schema)
     first, now = stands.schema, state.schema
     return _of_fields(stands, lambda path: label_ids(path, first)) == _of_fields(asked, lambda path: sent_label_ids(path, now))
+
+
+async def _queues_had(store: ObjectStore, runtime: Runtime, paths: TopicPaths, record: TopicRecord) -> set[int]:
+    """The numbers of queues of a topic that got more of them: who asks for one of them asks for this topic."""
+    tail = Tail(store, paths, runtime)
+    await tail.open()
+    state = tail.state
+    if state.incarnation != record.incarnation or not state.growths:
+        return set()
+    return {state.queues, *(len(growth.marks) for growth in state.growths)}
 
 
 def _of_fields(settings: TopicSettings, known: Callable[[str], object] = str) -> tuple[object, ...]:
@@ -366,6 +391,19 @@ def _altered(settings: TopicSettings, changes: TopicChanges) -> TopicSettings:
         after = {**dict(settings.configs), **configs}
         changes = {**changes, "configs": tuple((name, value) for name, value in after.items() if value is not None)}
     return replace(settings, **changes)  # type: ignore[arg-type]
+
+
+async def note_queues(topic: Topic, known: TopicRecord) -> None:
+    """Let the settings state the topic's queues, for readers of settings alone, unless the ``known`` ones do. They never state fewer again."""
+    while known.settings.queues < topic.settings.queues and known.incarnation == topic.record.incarnation:
+        found = await read_record(topic.store, topic.paths)
+        if found is None or found[0].deleted:
+            return
+        known = found[0]
+        queues = max(known.settings.queues, topic.settings.queues)
+        if known.incarnation == topic.record.incarnation and queues > known.settings.queues:
+            grown = replace(known, settings=replace(known.settings, queues=queues))
+            await _write_record(topic.store, topic.runtime, topic.paths, grown, IfMatch(found[1]))
 
 
 async def delete_topic(store: ObjectStore, runtime: Runtime, name: str, *, only: str | None = None) -> TopicRecord:

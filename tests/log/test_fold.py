@@ -13,10 +13,25 @@ from penstock.log.errors import DataDamaged
 from penstock.log.format.checkpoint import decode_checkpoint, encode_checkpoint
 from penstock.log.format.digest import digest
 from penstock.log.format.fold import FoldedEntry, VoidReason, bases_of, fold, store_time
-from penstock.log.format.header import Action, Batch, CloseJob, Created, Deleted, Epoch, ForgetJob, Header, Opening, Part, Repair
+from penstock.log.format.growth import Growth
+from penstock.log.format.header import (
+    Action,
+    Batch,
+    CloseJob,
+    Created,
+    Deleted,
+    Epoch,
+    ForgetJob,
+    Grown,
+    Header,
+    Opening,
+    Part,
+    Repair,
+)
 from penstock.log.format.state import TopicState, row_sum, state_form, state_of
 from penstock.log.limits import (
     ENTRY_ROWS_MAX,
+    FORMAT_GROWN,
     NUMBER_MAX,
     QUEUES_MAX,
     STORE_TIME_STEP_MAX_MS,
@@ -446,3 +461,29 @@ def test_the_fold_agrees_with_a_model_that_forgets_nothing(script: list[tuple[st
 def test_actions_are_values() -> None:
     actions: list[Action] = [Created("a", 1), Deleted("a"), CloseJob("j"), ForgetJob("j")]
     assert len(set(actions)) == 4
+
+
+# ---------------------------------------------------------------------------------------------------------------- growth
+
+
+def test_a_growth_voids_the_former_routing_and_notes_where_the_queues_stood() -> None:
+    state = step(topic(), batches=[batch(rows={0: 2, 1: 1}, last=2)]).state
+    folded = step(state, actions=[Grown(1, 4)], batches=[batch("late"), batch("anew", generation=2, rows={3: 1})])
+    assert folded.verdicts == (VoidReason.GENERATION, {3: 0})
+    assert folded.state.growths == (Growth(3, 2, (2, 1)),)
+    assert folded.state.next_offsets == (2, 1, 0, 1)
+    assert folded.header.format == folded.state.format == FORMAT_GROWN
+
+
+@pytest.mark.parametrize("action", [Grown(1, 3), Grown(1, 2), Grown(1, 1), Grown(1, 0), Grown(1, 4098), Grown(0, 4), Grown(2, 4)])
+def test_a_growth_to_no_multiple_or_in_another_generation_is_ignored(action: Grown) -> None:
+    state = topic()
+    after = step(state, actions=[action]).state
+    assert (after.growths, after.generation, after.next_offsets) == ((), 1, (0, 0))
+
+
+def test_a_new_life_has_no_growths() -> None:
+    state = step(topic(), actions=[Grown(1, 4)]).state
+    state = step(state, actions=[Deleted("life-1"), Created("life-2", 2, "life-1")]).state
+    assert (state.growths, state.generation, state.queues) == ((), 3, 2)
+    assert state.sum == row_sum(state)

@@ -12,7 +12,20 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from penstock.log.format.checkpoint import decode_checkpoint, encode_checkpoint
 from penstock.log.format.fold import VoidReason, fold
-from penstock.log.format.header import Action, Batch, CloseJob, Created, Deleted, Epoch, Evolved, ForgetJob, Header, Opening, Part
+from penstock.log.format.header import (
+    Action,
+    Batch,
+    CloseJob,
+    Created,
+    Deleted,
+    Epoch,
+    Evolved,
+    ForgetJob,
+    Grown,
+    Header,
+    Opening,
+    Part,
+)
 from penstock.log.format.schema_form import SchemaForm, schema_form
 from penstock.log.format.state import TopicState, row_sum
 from penstock.log.limits import (
@@ -75,6 +88,9 @@ class Model:
     entry: int = 0
     time_ms: int = 0
     lives: list[str] = field(default_factory=list)
+    generation: int = 0
+    marks: list[list[int]] = field(default_factory=list)
+    """Where the queues stood at every growth of this life."""
     alive: bool = False
     next: list[int] = field(default_factory=list)
     names: dict[str, Name] = field(default_factory=dict)
@@ -105,16 +121,23 @@ class Model:
         if isinstance(action, Created):
             if not self.alive and action.replaces == (self.lives[-1] if self.lives else ""):
                 self.lives.append(action.incarnation)
+                self.generation, self.marks = self.generation + 1, []
                 self.alive, self.next, self.names = True, [0] * action.queues, {}
                 self.counted = {}
                 self.schemas = [] if action.schema is None else [action.schema]
         elif isinstance(action, Evolved):
             # Of what is drawn here, a rival's third version would take c away.
-            follows = self.alive and action.generation == len(self.lives) and action.schema.version == len(self.schemas) + 1 > 1
+            follows = self.alive and action.generation == self.generation and action.schema.version == len(self.schemas) + 1 > 1
             if follows and not (action.schema.version == 3 and self.schemas[1] == schema_form(RIVAL)):
                 self.schemas.append(action.schema)
         elif isinstance(action, Deleted):
             self.alive = self.alive and action.incarnation != self.lives[-1]
+        elif isinstance(action, Grown):
+            count = len(self.next)
+            if self.alive and action.generation == self.generation and action.queues > count and action.queues % count == 0:
+                self.generation += 1
+                self.marks.append(list(self.next))
+                self.next += [0] * (action.queues - count)
         elif isinstance(action, CloseJob):
             self.jobs.setdefault(action.job, self.entry)
         elif isinstance(action, ForgetJob) and self.entry - self.jobs.get(action.job, self.entry) > VALIDITY_ENTRIES:
@@ -165,7 +188,7 @@ class Model:
     def untimely(self, generation: int, valid_until: int) -> VoidReason | None:
         if not self.alive:
             return VoidReason.NO_TOPIC
-        if generation != len(self.lives):
+        if generation != self.generation:
             return VoidReason.GENERATION
         return VoidReason.EXPIRED if self.entry > valid_until else None
 
@@ -228,14 +251,14 @@ class FoldMachine(RuleBasedStateMachine):
     def open(self, name: str, late: bool, old: bool, last: int) -> None:
         self.writes += 1
         valid_until = self.state.entry + (0 if late else VALIDITY_ENTRIES)
-        self.openings.append(Opening(name, f"w{self.writes}", len(self.model.lives) - old, valid_until, last))
+        self.openings.append(Opening(name, f"w{self.writes}", self.model.generation - old, valid_until, last))
 
     @precondition(lambda self: self.model.opened)
     @rule(data=st.data())
     def open_again(self, data: st.DataObject) -> None:
         """A late link brings an opening that was there before."""
         _, write_id = data.draw(st.sampled_from(self.model.opened))
-        self.openings.append(Opening("n", write_id, len(self.model.lives), 10**6))
+        self.openings.append(Opening("n", write_id, self.model.generation, 10**6))
 
     @rule(producer=SENDERS, rows=ROWS)
     def send(self, producer: str, rows: dict[int, int]) -> None:
@@ -283,7 +306,7 @@ class FoldMachine(RuleBasedStateMachine):
             (name.epoch if name is not None else Epoch(1, 7)) if named else None,
             previous,
             previous + sum(rows.values()),
-            len(self.model.lives),
+            self.model.generation,
             rows,
             self.state.entry + VALIDITY_ENTRIES,
             schema_version=len(self.model.schemas),
@@ -309,7 +332,7 @@ class FoldMachine(RuleBasedStateMachine):
             None,
             previous,
             previous + count,
-            len(self.model.lives),
+            self.model.generation,
             {queue: count},
             self.state.entry + VALIDITY_ENTRIES,
             schema_version=len(self.model.schemas),
@@ -333,7 +356,14 @@ class FoldMachine(RuleBasedStateMachine):
     @rule(schema=st.sampled_from([*SCHEMAS, RIVAL]), old=st.booleans())
     def evolve(self, schema: TopicSchema, old: bool) -> None:
         """The next version, one that came before, one that comes too early, or one meant for the life before."""
-        self.actions.append(Evolved(len(self.model.lives) - old, schema_form(schema), ("changed",)))
+        self.actions.append(Evolved(self.model.generation - old, schema_form(schema), ("changed",)))
+
+    @rule(times=st.sampled_from([1, 2, 2, 3]), by=st.sampled_from([0, 0, 0, 1]), old=st.booleans())
+    def grow(self, times: int, by: int, old: bool) -> None:
+        """More queues; or as many, one too many, or meant for the generation before."""
+        count = len(self.state.next_offsets)
+        if count * times <= 12:
+            self.actions.append(Grown(self.model.generation - old, count * times + by))
 
     @rule(job=st.sampled_from(JOBS), forget=st.booleans())
     def job(self, job: str, forget: bool) -> None:
@@ -395,7 +425,8 @@ class FoldMachine(RuleBasedStateMachine):
     def the_state_is_the_model_s(self) -> None:
         state, model = self.state, self.model
         assert (state.entry, state.alive, list(state.next_offsets)) == (model.entry, model.alive, model.next)
-        assert (state.generation, state.store_time_ms) == (len(model.lives), model.time_ms)
+        assert (state.generation, state.store_time_ms) == (model.generation, model.time_ms)
+        assert [list(growth.marks) for growth in state.growths] == model.marks
         assert {name: (row.epoch, row.last) for name, row in state.named.items()} == {
             name: (one.epoch, one.last) for name, one in model.names.items()
         }

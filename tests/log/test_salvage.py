@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from penstock.log.errors import ViewLost
+from penstock.log.format.checkpoint import decode_checkpoint, encode_checkpoint
 from penstock.log.format.fold import bases_of, fold
-from penstock.log.format.header import Action, Batch, CloseJob, Created, Deleted, Epoch, Header, Opening
+from penstock.log.format.header import Action, Batch, CloseJob, Created, Deleted, Epoch, Grown, Header, Opening
 from penstock.log.format.state import TopicState, row_sum
 from penstock.log.limits import CHECKPOINT_ENTRIES, ENTRY_ROWS_MAX, NUMBER_MAX, QUEUES_MAX
 from penstock.log.repair import repaired_state
@@ -182,3 +183,16 @@ async def test_an_entry_under_the_name_of_another_is_not_that_one(break_rows: bo
     assert found is not None
     assert (found.header.entry, found.rows_readable) == (3, not break_rows)
     assert await read_remains(log.store, log.paths, 9) is None
+
+
+def test_a_growth_before_damage_and_one_that_is_lost_leave_marks_that_can_be_reached() -> None:
+    begun = fold(TopicState(), created()).state
+    grown = header(3, actions=[Grown(1, 4)])
+    behind = header(5, bases={0: 9, 6: 0}, batches=[batch(rows={0: 1, 6: 2}, generation=3, last=2)])
+    state, exact = repaired(begun, None, grown, None, behind)
+    assert not exact
+    assert state.queues == 8  # one of the lost entries made them, as a later one touches queue 6
+    assert [len(growth.marks) for growth in state.growths] == [2, 4]
+    assert state.growths[0].marks == (10, ENTRY_ROWS_MAX)
+    assert state.next_offsets[0] == 10
+    assert decode_checkpoint(encode_checkpoint(state), where="checkpoint") == state

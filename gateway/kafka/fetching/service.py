@@ -141,7 +141,7 @@ class FetchService:
                 await topic.tail.catch_up()
                 if not topic.is_current:
                     raise KafkaRefusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{asked.topic} was deleted")
-                limit = topic.tail.state.next_offsets[asked.partition]
+                limit = topic.tail.state.next_offset(asked.partition)
         except (KafkaRefusal, PenstockError) as error:
             return FetchedPartition(topic=asked.topic, partition=asked.partition, code=refusal_of(error).code)
         return FetchedPartition(
