@@ -58,11 +58,11 @@ CONFIG_CHARS_MAX = 1_000
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TopicSettings:
-    """A topic's settings. Only retention, limits, ``iceberg`` and ``configs`` can be changed; the schema evolves."""
+    """A topic's settings. Only retention, limits, ``iceberg`` and ``configs`` can be changed; the schema evolves, and queues grow."""
 
     message_type: ChoiceField[MessageType, MessageTypeLike] = field_default(MessageType.NORMAL)
     queues: int = QUEUES_DEFAULT
-    """Fixed at creation. One queue gives a global order."""
+    """One queue gives a global order. A topic can get more, a multiple of these (``alter_topic``), and never fewer."""
     routing: ChoiceField[Routing, RoutingLike] = field_default(Routing.XXHASH64)
     """How message groups find their queues: ``xxhash64``, or as Kafka's clients do, ``murmur2`` or ``crc32``. Fixed at creation."""
     retention: OptionalDurationField = field_default(RETENTION_DEFAULT)

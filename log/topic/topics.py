@@ -373,7 +373,7 @@ async def alter_topic(store: ObjectStore, runtime: Runtime, name: str, **changes
             f"{', '.join(unknown)} cannot be changed",
             operation="alter_topic",
             object=name,
-            expected="retention, retention_bytes, limits, iceberg or configs",
+            expected="queues, retention, retention_bytes, limits, iceberg or configs",
         )
     paths = TopicPaths.of(name)
     while True:

@@ -99,9 +99,10 @@ def test_what_may_be_altered_is_altered_and_nothing_else() -> None:
         with lake.producer("orders") as producer, pytest.raises(penstock.LimitExceeded, match="at most 5 bytes"):
             producer.send(Message(b"123456"))
         with pytest.raises(
-            penstock.InvalidArgument, match=r"queues cannot be changed.*retention, retention_bytes, limits, iceberg or configs"
+            penstock.InvalidArgument,
+            match=r"message_type cannot be changed.*queues, retention, retention_bytes, limits, iceberg or configs",
         ):
-            lake.alter_topic("orders", queues=3)  # type: ignore[call-arg]
+            lake.alter_topic("orders", message_type="FIFO")  # type: ignore[call-arg]
         with pytest.raises(penstock.InvalidArgument, match=r"retention is too short.*expected: above 0; observed: 0"):
             lake.alter_topic("orders", retention=0)
         with pytest.raises(penstock.InvalidArgument, match="limits must be TopicLimits"):
