@@ -25,10 +25,12 @@ from .errors import (
     NotSupported,
     PenstockError,
     RetryError,
+    RoutingChanged,
     StoreUnavailable,
     TopicDeleted,
     UnknownOutcome,
 )
+from .format.growth import has_only_grown
 from .format.header import Batch, Epoch, Part
 from .lake import LogLake
 from .limits import ENTRY_ROWS_MAX
@@ -82,6 +84,8 @@ class Linker:
         self._timeout_s = timeout.total_seconds()
         self._one_at_a_time = asyncio.Lock()
         self.generation = generation
+        """The routing generation of the rows that are staged for it."""
+        self._settings = topic.settings
         self.id: str = name or topic.runtime.new_id()
 
     @property
@@ -90,7 +94,14 @@ class Linker:
 
     @property
     def settings(self) -> TopicSettings:
-        return self._topic.settings
+        """The topic's settings, by whose queues rows are to be staged."""
+        return self._settings
+
+    def follow_growth(self) -> None:
+        """Link rows that are staged by the queues that the topic has now. Those of others are refused with `RoutingChanged`."""
+        state = self._topic.tail.state
+        if has_only_grown(state.growths, self.generation, state.generation):
+            self.generation, self._settings = state.generation, self._topic.settings
 
     @property
     def schema(self) -> TopicSchema | None:
@@ -143,7 +154,8 @@ class Linker:
 
         ``schema_version`` is that of the parts; 0: no typed value. ``extended``: a row has a key, headers, or NULL instead of a body.
 
-        Raises `FencedError`, `NotWritten` or `TopicDeleted`; `UnknownOutcome` without a name, or when the store does not answer for long.
+        Raises `FencedError`, `NotWritten` (`RoutingChanged`, where the topic has more queues than the rows were staged for) or `TopicDeleted`;
+        `UnknownOutcome` without a name, or when the store does not answer for long.
         """
         rows = self._checked(parts, batch)
         self._check_version(schema_version)
@@ -294,10 +306,19 @@ async def open_linker(
     """Open a linker. With a ``name`` it fences every earlier instance, and numbers its batches.
 
     ``timeout`` is for one link, or one opening. ``generation`` is the routing generation of the staged rows. Raises what ``lake.producer`` raises,
-    `TopicDeleted` for another generation, and `InvalidArgument` for a name under which a producer has sent sequences of its own.
+    `RoutingChanged` or `TopicDeleted` for another generation, and `InvalidArgument` for a name under which a producer has sent sequences of its own.
     """
     check_producer_name(name)
     opened, current = await current_topic(lake, topic, timeout=timeout)
+    if generation is not None and has_only_grown(opened.tail.state.growths, generation, current):
+        raise RoutingChanged(
+            "the topic has more queues than when the rows were staged; none of them was written",
+            operation="link",
+            object=topic,
+            expected=f"routing generation {generation}",
+            observed=f"{current}, with {opened.settings.queues} queues",
+            hint="write them again: a stream's query is started again as it is",
+        )
     if generation not in (None, current):
         raise TopicDeleted(
             "the topic is not the one that the rows were staged for: it was deleted and created again, or its log was repaired",

@@ -118,6 +118,7 @@ class Appender:
             )
             return None
         pending.valid_from(self._tail.state.entry)
+        pending.follow_growth(self._tail.state)
         pending.take_round(self._tail.state)
         if (refusal := before_any(pending, self._tail.state)) is not None:
             pending.settle(refusal)

@@ -97,6 +97,17 @@ class PendingAppend:
         if (row := state.idempotent.get(key_of(self.batch))) is not None:
             self.batch = in_round_of(row, self.batch)
 
+    def follow_growth(self, state: TopicState) -> None:
+        """Let an idempotent producer's batch, whose queue its client chose, be of the present routing. No entry may have brought it as it was: now
+        none will.
+        """
+        batch = self.batch
+        if batch is None or not is_idempotent(batch) or not has_only_grown(state.growths, batch.generation, state.generation):
+            return
+        self.batch = replace(batch, generation=state.generation, parts=() if self.rows is not None else batch.parts)
+        self.exposed_until = 0
+        self.valid_from(state.entry)
+
     @property
     def valid_until(self) -> int:
         part = self.batch or self.opening
@@ -344,6 +355,10 @@ class InFlightAppends:
         for pending in self.open:
             pending.take_round(folded.state)
             outcome = after_fold(pending, folded)
+            if isinstance(outcome, RoutingChanged):
+                pending.follow_growth(folded.state)
+                pending.take_round(folded.state)
+                outcome = before_any(pending, folded.state)
             if outcome is not None:
                 pending.settle(outcome)
             elif pending.handed_tail is not None and folded.header.append_time_ms > pending.handed_ms + _LISTING_MS:

@@ -66,10 +66,9 @@ class Router:
         self._queue_of: dict[str, int] = {}
         self._next = first
 
-    def grow(self, queues: int) -> None:
-        """Route to this many queues from now on."""
-        self.queues = queues
-        self._queue_of.clear()
+    def grown(self, queues: int) -> Router:
+        """A router to this many queues, which goes on in turn where this one is."""
+        return Router(queues, self._routing, first=self._next)
 
     def route(self, groups: pa.Array, *, in_runs: bool = False) -> npt.NDArray[np.int32]:
         """The queue of every row. Rows without a group take the queues in turn, or with ``in_runs``, where no row has a group, as many in one run for

@@ -20,11 +20,13 @@ from ..errors import (
     NotSupported,
     PenstockError,
     RetryError,
+    RoutingChanged,
     SequenceError,
     TopicDeleted,
     UnknownOutcome,
 )
 from ..format.fold import FoldedEntry, VoidReason
+from ..format.growth import has_only_grown
 from ..format.header import Batch, is_idempotent
 from ..format.idempotence import epoch_of, key_of, number_of, within_epoch
 from ..limits import IDEMPOTENT_APPEND_MAX_S, IDEMPOTENT_ROW_MS, IDEMPOTENT_ROWS_MAX, Duration, checked_duration
@@ -112,24 +114,36 @@ class IdempotentAppender:
         deadline_s = self._runtime.clock.monotonic_s() + wait.total_seconds()
         check_batches(batches, rows.num_rows)
         async with self._turns:  # calls are begun in their order
+            self._follow_growth()
             encoded = await self._encode(rows, batches)
             begun = self._begin(batches, encoded, deadline_s)
         plain = None
         if encoded.plain is not None:
             async with self._plain_turns:
                 plain = await self._append_plain(encoded.plain, deadline_s, extended=encoded.is_extended)
+                while isinstance(plain.error, RoutingChanged):
+                    self._follow_growth()
+                    encoded = await self._encode(rows, batches)
+                    assert encoded.plain is not None, "the same rows as before"
+                    plain = await self._append_plain(encoded.plain, deadline_s, extended=encoded.is_extended)
         return AppendedBatches(tuple([await self._answer(one) for one in begun]), plain)
+
+    def _follow_growth(self) -> None:
+        state = self._tail.state
+        if has_only_grown(state.growths, self._generation, state.generation):
+            self._generation = state.generation
+            self._router = self._router.grown(state.queues)
 
     async def _encode(self, rows: pa.Table | pa.RecordBatch, batches: Sequence[IdempotentBatch]) -> EncodedBatches:
         prefix, number = self._ids
         self._ids = (prefix, number + rows.num_rows)
         now_us = 1000 * self._runtime.clock.wall_ms()
-        settings = self._topic.settings
+        settings, router = self._topic.settings, self._router
 
         def encode() -> EncodedBatches:
             table = check_arrow(rows, settings.message_type, settings.limits, settings.queues)
             ids = MessageIds(prefix, number)
-            return cut(rows_of_arrow(table, now_us, self._router, producer=self._id, ids=ids), batches)
+            return cut(rows_of_arrow(table, now_us, router, producer=self._id, ids=ids), batches)
 
         return await self._runtime.offload(encode, size_bytes=rows.nbytes)
 
@@ -218,8 +232,9 @@ class IdempotentAppender:
         return BatchAnswer(_status(outcome), error=_error(outcome))
 
     def _on_fold(self, folded: FoldedEntry, _: bytes) -> None:
+        is_mine = folded.state.incarnation == self._topic.record.incarnation
         for batch, verdict in zip(folded.header.batches, folded.verdicts, strict=True):
-            if isinstance(verdict, VoidReason) or not is_idempotent(batch) or batch.generation != self._generation:
+            if isinstance(verdict, VoidReason) or not is_idempotent(batch) or not is_mine:
                 continue
             key = key_of(batch)
             written = (batch.previous, batch.last, verdict[key[1]], folded.store_time_ms)

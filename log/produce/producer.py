@@ -107,7 +107,7 @@ class Producer:
         self._appender, self._generation, self.epoch, self._options = appender, generation, epoch, options
         self.id = id
         queues = 1 if self._delays else settings.queues
-        self._router = Router(queues, settings.routing, first=runtime.random.randrange(queues))
+        router = Router(queues, settings.routing, first=runtime.random.randrange(queues))
         self._now_s = runtime.clock.monotonic_s
         self._sequences = Sequences(last_sequence, named=epoch is not None)
         self._accepted = last_sequence
@@ -127,7 +127,7 @@ class Producer:
         self._former = BatchEncoder(
             runtime,
             served,
-            self._router,
+            router,
             producer=id,
             ignore_extra=options.extra == "ignore",
             invalid=invalid,
@@ -580,7 +580,7 @@ class Producer:
 
     async def _routed_anew(self, rows: BatchRows) -> BatchRows:
         self._follow_growth()
-        anew = rows.routed_anew(self._router)
+        anew = rows.routed_anew(self._former.router)
         if anew.size_bytes <= HANDED_BYTES_MAX:
             await self._runtime.offload(lambda: anew.table, size_bytes=anew.size_bytes)
         return anew
@@ -590,7 +590,7 @@ class Producer:
         state = self._served.tail.state
         if has_only_grown(state.growths, self._generation, state.generation):
             self._generation = state.generation
-            self._router.grow(state.queues)
+            self._former.router = self._former.router.grown(state.queues)
 
     async def _append_rows(self, batch: Batch, rows: BatchRows, deadline_s: float) -> Outcome:
         size_bytes = rows.size_bytes

@@ -51,7 +51,7 @@ class BatchEncoder:
         to_timer_log: bool,
     ) -> None:
         """``served`` is the messages' topic; ``invalid`` sends rows that do not fit its schema elsewhere. ``to_timer_log``: a log without schema."""
-        self._runtime, self._served, self._router = runtime, served, router
+        self._runtime, self._served, self.router = runtime, served, router
         self._producer, self._ignore_extra, self._invalid, self._to_timer_log = producer, ignore_extra, invalid, to_timer_log
         self.is_typed = served.settings.schema is not None
         self._rules: RowRules | None = None
@@ -128,7 +128,7 @@ class BatchEncoder:
         if self._to_timer_log:
             table = as_json_bodies(table)
         in_runs = builder.table is not None  # rows that were sent one by one take the queues in turn
-        rows = rows_of_arrow(table, born_us, self._router, producer=self._producer, ids=ids, in_runs=in_runs)
+        rows = rows_of_arrow(table, born_us, self.router, producer=self._producer, ids=ids, in_runs=in_runs)
         version = 0 if self._to_timer_log else typed.schema_version
         return self._finish(builder, rows, version, kept, {at: str(fault) for at, fault in typed.bad.items()})
 
@@ -148,10 +148,10 @@ class BatchEncoder:
     def _rows(self, builder: BatchBuilder, now_us: int) -> BatchRows:
         ids = builder.ids
         if builder.table is not None:
-            return rows_of_arrow(builder.table, now_us, self._router, producer=self._producer, ids=ids)
+            return rows_of_arrow(builder.table, now_us, self.router, producer=self._producer, ids=ids)
         assert isinstance(builder.contents, list), "bodies gather in a list"
         sent = (builder.contents, builder.groups, builder.labelled, builder.queues)
-        return rows_of_messages(*sent, self._born_us(builder, now_us), self._router, producer=self._producer, ids=ids)
+        return rows_of_messages(*sent, self._born_us(builder, now_us), self.router, producer=self._producer, ids=ids)
 
     def _born_us(self, builder: BatchBuilder, now_us: int) -> npt.NDArray[np.int64]:
         return now_us - (1e6 * (self._runtime.clock.monotonic_s() - np.asarray(builder.born_s))).astype(np.int64)

@@ -25,6 +25,7 @@ from penstock.log.format.idempotence import SEQUENCES
 from penstock.log.lake import LogLake
 from penstock.log.limits import ENTRY_LINKS_MAX
 from penstock.log.message.message_type import MessageType
+from penstock.log.message.routing import queue_of
 from penstock.log.produce.idempotent_appender import IdempotentAppender
 from penstock.log.produce.idempotent_batches import AppendedBatches, BatchStatus, IdempotentBatch
 from penstock.log.schema.sources import fields_of
@@ -381,3 +382,31 @@ async def test_memory_of_places_is_bounded() -> None:
         for number in range(1, 7):
             await one(appender, number, "b")
         assert (await one(appender, 1, "b"), await one(appender, 2, "b")) == ((DUPLICATE, None), (DUPLICATE, 4))
+
+
+@runs
+async def test_batches_under_way_go_on_when_the_topic_gets_more_queues() -> None:
+    async with gateways(2) as [(lake, first, store), (other, second, _)]:
+        assert await one(first, 0, "a") == (WRITTEN, 0)
+        store.opened = asyncio.Event()
+        both = [begun(first, "b", 1), begun(first, "c", 2)]
+        await until(lambda: store.holds)
+        await other.alter_topic("orders", queues=4)
+        store.opened.set()
+        answers = [(await task).batches[0] for task in both]
+        assert [(answer.status, answer.base_offset) for answer in answers] == [(WRITTEN, 1), (WRITTEN, 2)]
+        assert await one(first, 1, "b") == (DUPLICATE, 1)
+        assert await one(second, 0, "x", queue=3) == (WRITTEN, 0)
+        assert await one(second, 3, "d") == (WRITTEN, 3)
+        assert await stored(lake) == [*"abcd"]
+
+
+@runs
+async def test_rows_of_nobody_are_routed_anew_when_the_topic_gets_more_queues() -> None:
+    async with gateways(2) as [(lake, first, _), (other, _, _)]:
+        groups = [f"user-{number}" for number in range(8)]
+        await other.alter_topic("orders", queues=4)
+        found = await first.append(pa.table({"body": [b"x"] * 8, "message_group": groups}))
+        assert found.plain is not None
+        assert (found.plain.status, found.plain.queues.tolist()) == (WRITTEN, [queue_of(group, 4) for group in groups])
+        assert len(await stored(lake, 3)) == [queue_of(group, 4) for group in groups].count(3)

@@ -19,6 +19,7 @@ from penstock.log.errors import (
     LimitExceeded,
     NotSupported,
     NotWritten,
+    RoutingChanged,
     StoreUnavailable,
     TopicDeleted,
     UnknownOutcome,
@@ -39,7 +40,7 @@ from penstock.log.linker import (
 from penstock.log.message.arrow import check_arrow
 from penstock.log.message.batch_rows import MessageIds, rows_of_arrow, rows_of_messages
 from penstock.log.message.message_type import MessageType
-from penstock.log.message.routing import Router
+from penstock.log.message.routing import Router, queue_of
 from penstock.log.produce.typed_rows import rows_of_columns, rules_of
 from penstock.log.schema.topic_schema import schema_of_source
 from penstock.log.stage.jobs import Job, upload_part
@@ -415,3 +416,26 @@ async def test_a_batch_whose_entry_was_passed_over_is_linked_at_offsets_that_nob
     assert linker.last_batch == 4
     assert linker._linked(AppendResult(8, 1, {0: 5, 1: 9}), {0: 2, 1: 1}, 5) == LinkedBatch(3, 8, {0: (5, 7), 1: (9, 10)})
     await lake.close()
+
+
+@pytest.mark.parametrize("name", [None, "spark/etl"])
+async def test_what_was_staged_before_a_growth_is_refused_and_linked_once_it_is_staged_anew(name: str | None) -> None:
+    store = MemoryStore()
+    lake, admin = await lake_of(store), LogLake(store)
+    linker = await open_linker(lake, "orders", name=name)
+    number = None if name is None else 3
+    staged_for, bodies = linker.generation, [f"g{group}-{row}" for row in range(3) for group in range(9)]
+    job = await linker.begin()
+    part = await staged(linker, job, bodies)
+    await admin.alter_topic("orders", queues=2 * QUEUES)
+    with pytest.raises(RoutingChanged, match="nothing of them was written"):
+        await linker.link(job, [part], batch=number)
+    with pytest.raises(RoutingChanged, match="write them again"):
+        await open_linker(lake, "orders", generation=staged_for)
+    linker.follow_growth()
+    await linked(linker, number, bodies)
+    stored = await (await lake.reader("orders")).to_arrow(columns=["queue", "message_group", "body"])
+    assert stored.num_rows == len(bodies)
+    assert all(row["queue"] == queue_of(row["message_group"], 2 * QUEUES) for row in stored.to_pylist())
+    for one in (lake, admin):
+        await one.close()
