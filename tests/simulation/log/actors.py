@@ -118,7 +118,7 @@ class Sender(Role):
         body, message = self._message(world, body, f"{self.name}-{rng.randrange(self._groups)}", rng)
         queue = 0 if rng.random() < 0.1 else None
         with suppress(BackPressureError):
-            session.sends.append(Send(body, producer.send(message, queue=queue)))
+            session.sends.append(Send(body, producer.send(message, queue=queue), is_placed=queue is not None))
 
     def _message(self, world: World, body: bytes, group: str, rng: random.Random) -> tuple[bytes, Message]:
         """What the message is known by, and the message."""

@@ -16,6 +16,8 @@ I10 A reader of table and log sees every row once; none is missing but what rete
     data file is written once.
 I11 Every staged object that an entry above the floor links is there.
 I12 What was named as lost lay in damaged objects.
+I14 Rows whose sender named no queue lie where the number of queues behind their entry routes their message group, and those of one
+    producer and message group lie in the order of their sends, whatever queues the group had.
 I13 Everything sent has an outcome; once faults have ended, every actor reaches its goal.
 
 Of a topic whose schema evolves:
@@ -55,9 +57,11 @@ from penstock.log.format.fold import FoldedEntry, VoidReason, fold
 from penstock.log.format.header import Epoch, Repair
 from penstock.log.format.state import TopicState, row_sum
 from penstock.log.message.message import VALUE
+from penstock.log.message.routing import queue_of
 from penstock.log.schema.stored_columns import is_stored_by
 from penstock.log.tail.entry_rows import runs_of
 from tests.rows import entry_rows
+from tests.simulation.log.actors import Source
 from tests.simulation.log.counts import count
 from tests.simulation.log.history import Past, Place, Send, Session
 from tests.simulation.log.linking import Batches
@@ -75,6 +79,8 @@ class Truth:
     """The store time of every row."""
     places: dict[tuple[int, bytes], list[tuple[int, int]]] = field(default_factory=lambda: defaultdict(list))
     """Life and body to (queue, offset)."""
+    groups: dict[tuple[int, bytes], tuple[str, int, bool]] = field(default_factory=dict)
+    """Life and body to message group, entry, and whether it lies in the queue that the group has."""
     lives: dict[int, int] = field(default_factory=dict)
     """Routing generation to the life it belongs to."""
     inside: dict[str, set[Place]] = field(default_factory=lambda: defaultdict(set))
@@ -128,8 +134,9 @@ async def _replay(world: World, truth: Truth) -> list[str]:
             wrong.append(f"I6 the store time goes back at entry {state.entry}")
         rows = await entry_rows(past, paths, folded, stored.data)
         wrong += [f"I11 rows that entry {state.entry} links never were on the store: {lost}" for lost in rows.lost]
-        columns = (rows.table["queue"].to_pylist(), rows.table["offset"].to_pylist())
-        for queue, offset, body in zip(*columns, world.contents("the log", rows.table, state.schema), strict=True):
+        columns = (rows.table["queue"].to_pylist(), rows.table["offset"].to_pylist(), rows.table["message_group"].to_pylist())
+        for queue, offset, group, body in zip(*columns, world.contents("the log", rows.table, state.schema), strict=True):
+            truth.groups[life, body] = group, state.entry, queue == queue_of(group, state.queues)
             place = (life, queue, offset)
             if place in truth.rows:
                 wrong.append(f"I6 entry {state.entry} gives {place} out a second time")
@@ -261,19 +268,19 @@ def _order_of_names(truth: Truth) -> Iterator[str]:
     sequences: dict[tuple[int, str], int] = {}
     opened: set[str] = set()
     for folded in truth.folded:
-        generation = folded.state.generation
+        life = folded.state.created_entry
         for opening, epoch in zip(folded.header.openings, folded.epochs, strict=True):
             if isinstance(epoch, Epoch):
                 if opening.write_id in opened:
                     yield f"I7 entry {folded.number}: an opening of {opening.producer} counts a second time"
                 opened.add(opening.write_id)
-                epochs[generation, opening.producer] = epoch
+                epochs[life, opening.producer] = epoch
         for batch, verdict in zip(folded.header.batches, folded.verdicts, strict=True):
             if isinstance(verdict, VoidReason) or not batch.named:
                 continue
-            if batch.epoch != (open_ := epochs.get((generation, batch.producer))):
+            if batch.epoch != (open_ := epochs.get((life, batch.producer))):
                 yield f"I7 entry {folded.number}: {batch.producer} of epoch {batch.epoch}, where {open_} is open"
-            name = (folded.state.created_entry, batch.producer)
+            name = (life, batch.producer)
             if batch.last - batch.row_count < sequences.get(name, -1):
                 yield f"I5 entry {folded.number}: {batch.producer} sequences to {batch.last} behind {sequences[name]}"
             sequences[name] = batch.last
@@ -298,6 +305,7 @@ def _session(session: Session, truth: Truth) -> Iterator[str]:
     who = f"{session.process}, producer {session.producer}"
     missing: bytes | None = None
     last: dict[int, int] = {}
+    entries: dict[str, int] = {}
     for send in session.sends:
         outcome, places = send.outcome, truth.places.get((truth.life(session), send.body), [])
         label = f"{send.body[:40]!r} of {who}"
@@ -311,6 +319,13 @@ def _session(session: Session, truth: Truth) -> Iterator[str]:
                 yield f"I3 {label} was acknowledged at {expected} and is not in the log"
             elif outcome.offset is not None and places[0] != expected:
                 yield f"I3 {label} was acknowledged at {expected} and is at {places[0]}"
+        if places and not send.is_placed:
+            group, entry, is_home = truth.groups[truth.life(session), send.body]
+            if not is_home:
+                yield f"I14 {label} of group {group} is in queue {places[0][0]}, which is not the group's behind entry {entry}"
+            if not session.named and entry < entries.get(group, 0):
+                yield f"I14 {label} of group {group} is in entry {entry}, before {entries[group]}"
+            entries[group] = entry
         if session.named:
             continue  # another life of the name may have sent what this one could not: see `_bodies` and `_sources`
         if not places:
@@ -349,6 +364,9 @@ def _sources(world: World, truth: Truth) -> Iterator[str]:
             if (index := source.index_of(body)) is not None:
                 found[life].append((queue, offset, index))
         for life, places in found.items():
+            yield from _across_queues(
+                source, {index: truth.rows[life, queue, offset] for queue, offset, index in places}, life, truth
+            )
             for queue in {queue for queue, _, _ in places}:
                 indexes = [index for _, index in sorted((offset, index) for at, offset, index in places if at == queue)]
                 if indexes != sorted(indexes):
@@ -365,6 +383,16 @@ def _sources(world: World, truth: Truth) -> Iterator[str]:
                 duplicate = isinstance(send.outcome, tuple) and send.outcome.duplicate
                 if duplicate and all(index != source.index_of(send.body) for _, _, index in found[truth.life(session)]):
                     yield f"I3 {send.body!r} of {session.process} was called a duplicate, and the log has nothing of it"
+
+
+def _across_queues(source: Source, bodies: dict[int, bytes], life: int, truth: Truth) -> Iterator[str]:
+    """I14 of a name."""
+    entries: dict[str, int] = {}
+    for index, body in sorted(bodies.items()):
+        group, entry, is_home = truth.groups[life, body]
+        if entry < entries.get(group, 0) or not is_home:
+            yield f"I14 {source.name} in life {life}: {index} of group {group} is in entry {entry}, before {entries.get(group)} or misplaced"
+        entries[group] = entry
 
 
 def _batches(world: World, truth: Truth) -> Iterator[str]:

@@ -74,6 +74,8 @@ class Send:
     body: bytes
     receipt: Receipt
     sequence: int | None = None
+    is_placed: bool = False
+    """Whether its sender named its queue."""
 
     @property
     def outcome(self) -> SendResult | BaseException | None:

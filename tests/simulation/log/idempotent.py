@@ -200,7 +200,7 @@ class _Producer:
         for index, body in enumerate(bodies):
             receipt = Receipt.__new__(Receipt)
             receipt.batch, receipt.index = told, index
-            self._session.sends.append(Send(body, receipt))
+            self._session.sends.append(Send(body, receipt, is_placed=True))
         self._unacknowledged.append(Unacknowledged(self._sequence, bodies, told))
         self._records += len(bodies)
         self._sequence = (self._sequence + len(bodies)) % SEQUENCES

@@ -97,11 +97,11 @@ class Driver(Role):
             told.future.set_result(_settled(None, len(messages)))
             return
         sends = self._tell(session, messages, told)
-        queues = Router(world.settings.queues).route(pa.array([one.message_group for one in messages]))
+        queues = Router(linker.settings.queues).route(pa.array([one.message_group for one in messages]))
         try:
             job = await linker.begin()
             tasks = process.runtime.random.randint(1, 3)
-            staged = [self._task(world, job, messages, queues % tasks == task) for task in range(tasks)]
+            staged = [self._task(world, linker, job, messages, queues % tasks == task) for task in range(tasks)]
             parts = [part for part in await asyncio.gather(*staged) if part is not None]
             linked = await linker.link(job, parts, batch=batch)
         except PenstockError as error:
@@ -124,14 +124,17 @@ class Driver(Role):
         session.sends.extend(sends)
         return sends
 
-    async def _task(self, world: World, job: Job, messages: Sequence[Message], mine: np.ndarray) -> Part | None:
+    async def _task(self, world: World, linker: Linker, job: Job, messages: Sequence[Message], mine: np.ndarray) -> Part | None:
         """A task of the batch: tried on one process after another until one comes to its end, now and then on two at once."""
         kept = [message for message, is_mine in zip(messages, mine, strict=True) if is_mine]
         if not kept:
             return None
         rng = world.rng
         for _ in range(TRIES_MAX):
-            runs = [asyncio.ensure_future(_on_executor(world, job, kept)) for _ in range(rng.choice([1, 1, 1, 2]))]
+            runs = [
+                asyncio.ensure_future(_on_executor(world, job, kept, linker.settings.queues))
+                for _ in range(rng.choice([1, 1, 1, 2]))
+            ]
             world.counts["speculative task"] += len(runs) - 1
             ended: set[asyncio.Future[Part | None]] = set()
             while runs and not ended:
@@ -144,11 +147,11 @@ class Driver(Role):
         raise StoreUnavailable("the task failed too often", operation="stage")
 
 
-async def _on_executor(world: World, job: Job, messages: Sequence[Message]) -> Part | None:
+async def _on_executor(world: World, job: Job, messages: Sequence[Message], queues: int) -> Part | None:
     """The part, or None when the executor failed or died."""
     executor = world.new_process("executor")
     client = world.store.client(executor)
-    rows = _rows(messages, world.settings.queues, executor.runtime.random)
+    rows = _rows(messages, queues, executor.runtime.random)
     label = f"{len(messages):05d}"
     try:
         return await executor.run(

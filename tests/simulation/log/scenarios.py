@@ -10,6 +10,7 @@ from tests.simulation.faults import Fault, FaultPlan, RandomFaults
 from tests.simulation.kernel import Kernel
 from tests.simulation.log.actors import Copier, Follower, Maintainer, Recreator, Replayer, Sender, Source, Upkeep, vanishing
 from tests.simulation.log.careless import Careless
+from tests.simulation.log.growing import growing
 from tests.simulation.log.idempotent import idempotent
 from tests.simulation.log.linking import linking
 from tests.simulation.log.typed import evolves
@@ -277,6 +278,7 @@ SCENARIOS: Mapping[str, Callable[..., World]] = {
     "linking": linking,
     "idempotent": idempotent,
     "evolves": evolves,
+    "growing": growing,
     "calm": calm,
 }
 
