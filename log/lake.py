@@ -165,7 +165,7 @@ class LogLake:
         if growing is not None:
             await check_growth(growing, queues)
         record = await alter_topic(self.store, self.runtime, name, **changes)
-        if growing is not None:
+        if growing is not None and queues is not None:
             await grow_topic(growing, queues)
             await note_queues(growing, record)
             record = growing.record

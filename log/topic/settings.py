@@ -139,6 +139,8 @@ class TopicSettings:
 class TopicChanges(TypedDict, total=False):
     """The settings of a topic that can be changed."""
 
+    queues: int
+    """More than now, a multiple."""
     retention: Duration | None
     retention_bytes: int | None
     limits: TopicLimits
