@@ -23,17 +23,20 @@ async def grow_topic(topic: Topic, queues: int) -> None:
 
 async def check_growth(topic: Topic, queues: object) -> None:
     """Raise `InvalidArgument` or `LimitExceeded` for a number of queues that the topic neither has nor can grow to, and `TopicNotFound`."""
-    name = topic.paths.topic
+    await topic.tail.catch_up()
+    if not topic.is_current:
+        raise not_found(topic.paths.topic)
+    check_queues(topic.paths.topic, topic.tail.state.queues, queues)
+
+
+def check_queues(name: str, present: int, queues: object) -> None:
+    """`check_growth` of a topic with ``present`` queues."""
     if not is_positive(queues) or not isinstance(queues, int):
         raise InvalidArgument("queues must be a positive whole number", operation="alter_topic", object=name, observed=repr(queues))
     if queues > QUEUES_MAX:
         raise LimitExceeded(
             "too many queues", operation="alter_topic", object=name, expected=f"at most {QUEUES_MAX}", observed=queues
         )
-    await topic.tail.catch_up()
-    if not topic.is_current:
-        raise not_found(name)
-    present = topic.tail.state.queues
     if name.startswith(DLQ_PREFIX) and queues != present:
         raise InvalidArgument("a dead-letter queue has one queue", operation="alter_topic", object=name, observed=queues)
     if queues != present and not may_grow(queues, present, QUEUES_MAX):

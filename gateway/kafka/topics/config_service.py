@@ -8,9 +8,10 @@ from typing import Final, TypeAlias
 
 from ....aio import Lake
 from ....coordinator.access.grants import Verb
-from ....log import PenstockError, TopicSettings
+from ....log import InvalidArgument, LimitExceeded, PenstockError, TopicSettings
 from ....log.paths import TopicPaths
 from ....log.read.reader import Reader
+from ....log.topic.growth import check_growth
 from ....log.topic.records import not_found, read_record
 from ....log.topic.settings import TopicChanges
 from ...topics.directory import TopicDirectory
@@ -130,18 +131,26 @@ class ConfigService:
         }
 
     async def create_partitions(self, request: Request, call: KafkaCall) -> Fields:
-        """Refused, with the reason: a topic's queues are fixed at its creation."""
-        results = [await self._refused_partitions(one.name, call) for one in request.topics]
+        """Topics grow to a multiple of their partitions. Where replicas are to be is not asked, as the bucket replicates."""
+        validate_only = bool(request.validate_only)
+        results = [await self._grown(one.name, one.count, call, validate_only=validate_only) for one in request.topics]
         return {"throttle_time_ms": 0, "results": results}
 
-    async def _refused_partitions(self, name: str, call: KafkaCall) -> Fields:
+    async def _grown(self, name: str, count: int, call: KafkaCall, *, validate_only: bool) -> Fields:
+        code, message = ErrorCode.NONE, None
         try:
             call.rights.check(Verb.MANAGE, topic_of(name))
-            await self._names.known_topic(name)
-            raise KafkaRefusal(ErrorCode.INVALID_PARTITIONS, "the number of partitions is fixed when a topic is created")
+            topic = await self._names.known_topic(name)
+            if count <= (present := topic.settings.queues):
+                raise KafkaRefusal(ErrorCode.INVALID_PARTITIONS, f"the topic has {present} partitions, and {count} are no more")
+            await check_growth(topic, count)
+            if not validate_only:
+                await self._lake.alter_topic(topic.paths.topic, queues=count)
+        except (InvalidArgument, LimitExceeded) as error:
+            code, message = ErrorCode.INVALID_PARTITIONS, str(error)
         except (KafkaRefusal, PenstockError) as error:
-            refusal = refusal_of(error)
-            return {"name": name, "error_code": refusal.code, "error_message": refusal.message}
+            code, message = (refusal := refusal_of(error)).code, refusal.message
+        return {"name": name, "error_code": code, "error_message": message}
 
     async def describe_log_dirs(self, request: Request, call: KafkaCall) -> Fields:
         """One directory, with the bytes of topics' tables."""

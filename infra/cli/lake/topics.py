@@ -89,8 +89,6 @@ def changeable(*, new: bool) -> Callable[[F], F]:
 def _refuse_fixed(_: click.Context, param: click.Parameter, value: object) -> None:
     if value is not None:
         why = {
-            "queues": "The number of queues is fixed at creation, as a message group's queue follows from it: with another number its "
-            "messages would lie in two queues, and lose their order.",
             "routing": "A topic's routing is fixed at creation, as with another one a message group's messages would lie in two queues, and lose "
             "their order.",
             "type": "A topic's type is fixed at creation: consumers and producers rely on what its messages have.",
@@ -100,7 +98,7 @@ def _refuse_fixed(_: click.Context, param: click.Parameter, value: object) -> No
 
 
 fixed = options(
-    *(click.option(name, hidden=True, expose_value=False, callback=_refuse_fixed) for name in ("--type", "--queues", "--routing")),
+    *(click.option(name, hidden=True, expose_value=False, callback=_refuse_fixed) for name in ("--type", "--routing")),
 )
 
 
@@ -120,7 +118,9 @@ def _listed(fields: str | None) -> list[str]:
     "MIXED topics take all but DELAY messages.",
 )
 @click.option(
-    "--queues", type=int, help="Fixed at creation; 1 gives a global order.  [default: 16; 1 for a dead-letter queue, %DLQ%GROUP]"
+    "--queues",
+    type=int,
+    help="1 gives a global order. A topic can get more later, and never fewer.  [default: 16; 1 for a dead-letter queue, %DLQ%GROUP]",
 )
 @click.option(
     "--routing",
@@ -232,15 +232,28 @@ def describe(session: CommandSession, topic: str, all_queues: bool) -> None:
 
 @command.command()
 @click.argument("topic", shell_complete=completion.topics)
+@click.option(
+    "--queues",
+    type=int,
+    help="More queues: a multiple of the present ones. Producers route anew by themselves, and ORDERLY groups keep the order of every message group.",
+)
 @changeable(new=False)
 @fixed
 @confirm_options
 @command_options
 @click.pass_obj
-def alter(session: CommandSession, /, topic: str, yes: bool, dry_run: bool, **settings: Any) -> None:  # noqa: ANN401 - as click parsed them
-    """Change settings that may be changed. Keeping less asks first, as maintenance then drops older or further messages."""
+def alter(
+    session: CommandSession,
+    /,
+    topic: str,
+    queues: int | None,
+    yes: bool,
+    dry_run: bool,
+    **settings: Any,  # noqa: ANN401 - as click parsed them
+) -> None:
+    """Change settings that may be changed, while the topic is used. Keeping less asks first, as maintenance then drops older or further messages."""
     before = run_on_store(session, lambda store: stored_topic(store, topic)).settings
-    changes = _changes(before.limits, settings)
+    changes = _changes(before.limits, settings) | ({} if queues is None else {"queues": queues})
     if not changes:
         raise click.UsageError("Change what? See penstock topic alter --help.")
     lines = [
@@ -249,6 +262,10 @@ def alter(session: CommandSession, /, topic: str, yes: bool, dry_run: bool, **se
         if getattr(before, name) != value
     ]
     if dry_run:
+        if queues is not None:
+            from ....log.topic.growth import check_queues  # needs Arrow
+
+            check_queues(topic, before.queues, queues)
         if session.as_json:
             output.emit({"topic": topic, "dry_run": True, **_document(replace(before, **changes))})
         else:

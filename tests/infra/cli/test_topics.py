@@ -151,8 +151,17 @@ def test_a_dead_letter_queue_is_made_as_the_first_dead_letter_would(penstock: Pe
 
 def test_what_is_fixed_says_why(penstock: Penstock) -> None:
     penstock("topic", "create", "orders")
-    assert "The number of queues is fixed at creation" in penstock("topic", "alter", "orders", "--queues", "3", code=2).err
     assert "A topic's type is fixed at creation" in penstock("topic", "alter", "orders", "--type", "FIFO", code=2).err
+
+
+def test_a_topic_gets_more_queues_and_a_number_that_it_cannot_have_names_the_nearest(penstock: Penstock) -> None:
+    penstock("topic", "create", "orders", "--queues", "4")
+    assert "12 or 16, as it has 4" in penstock("topic", "alter", "orders", "--queues", "13", code=2).err
+    assert "12 or 16, as it has 4" in penstock("topic", "alter", "orders", "--queues", "13", "--dry-run", code=2).err
+    assert penstock("topic", "alter", "orders", "--queues", "8", "--dry-run").out == "queues: 4 -> 8\n"
+    assert penstock("topic", "alter", "orders", "--queues", "8").out == "queues: 4 -> 8\n"
+    assert penstock("topic", "alter", "orders", "--queues", "8").out == "Nothing to change.\n"
+    assert [row["queues"] for row in penstock("topic", "list", "--json").rows] == [8]
 
 
 def test_a_new_topic_tells_its_defaults_and_a_change_has_none(penstock: Penstock) -> None:

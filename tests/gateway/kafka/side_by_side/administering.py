@@ -130,7 +130,12 @@ async def trial(scene: Scene) -> str:
 async def more_partitions(scene: Scene) -> str:
     topic = await scene.topic(partitions=2)
     codes = {}
-    for name, asked, count in (("2 to 4", topic, 4), ("to 1", topic, 1), ("of an unknown topic", scene.named("other"), 4)):
+    for name, asked, count in (
+        ("2 to 4", topic, 4),
+        ("to 5", topic, 5),
+        ("to 1", topic, 1),
+        ("of an unknown topic", scene.named("other"), 4),
+    ):
         topics = [{"name": asked, "count": count, "assignments": None}]
         answer = await scene.ask(ApiKey.CREATE_PARTITIONS, topics=topics, timeout_ms=30_000, validate_only=False)
         codes[name] = answer.results[0].error_code

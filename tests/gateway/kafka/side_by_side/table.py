@@ -30,7 +30,7 @@ WHY = {
     "below-zero": "a position below 0 is nowhere: Kafka keeps it, and the next consumer is out of range",
     "automatic": "the topic is made before the answer, so that no client has to ask again",
     "factor": "the bucket replicates: any factor is taken, and told as 1",
-    "more-partitions": "a topic's queues are fixed when it is made, as keys would move to other queues",
+    "more-partitions": "a topic grows to a multiple of its partitions, so that each key has one former partition",
     "unknown-deleted": "the answer says that no topic can have the name",
     "config-sources": "the limit of a batch as it is sent; an append takes 5 MiB of records",
     "no-configs": "all gateways have the same configs, so that each answers for every other",
