@@ -12,7 +12,7 @@ from dataclasses import replace
 from threading import Lock
 from typing import Literal
 
-from ...consumers.ranges.admission import OffsetRun, Ranges, admitted, packed
+from ...consumers.ranges.admission import OffsetRun, Ranges, admitted, held_back, packed
 from ...consumers.ranges.mirror import GroupMirror
 from ...consumers.ranges.offsets import StreamOffset, TopicSnapshot
 from ...consumers.ranges.planned_columns import PlannedSchema
@@ -242,6 +242,7 @@ class SyncEngine:
             )
             for queue, (_, limit) in standing.kept.items()
         }
+        available = held_back(available, standing.growths)
         available = {queue: (start, limit) for queue, (start, limit) in available.items() if start < limit}
         if not available:
             return {}

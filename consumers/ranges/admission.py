@@ -6,6 +6,8 @@ import heapq
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from ...log.format.growth import Growth, former_queues
+
 ROW_BYTES_GUESSED = 512
 """The row size of a topic without a table."""
 
@@ -44,6 +46,17 @@ class RowSizes:
             middle = (low + high + 1) // 2
             low, high = (middle, high) if self.bytes_of(queue, start, middle) <= size_bytes else (low, middle - 1)
         return low
+
+
+def held_back(available: Ranges, growths: Sequence[Growth]) -> dict[int, tuple[int, int]]:
+    """The ranges without the rows of a queue whose former queues were not read up to their marks in earlier batches: no message group's newer
+    messages come in a batch with its older ones.
+    """
+
+    def may_begin(queue: int) -> bool:
+        return all(former not in available or available[former][0] >= mark for former, mark in former_queues(growths, queue))
+
+    return {queue: (start, limit if may_begin(queue) else start) for queue, (start, limit) in available.items()}
 
 
 def admitted(available: Ranges, *, rows_max: int | None, bytes_max: int | None, sizes: RowSizes) -> dict[int, int]:

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any, Literal, TypeAlias
 
 from ...log.errors import DataDamaged, OffsetOutOfRange, TopicDeleted
+from ...log.format.growth import Growth
 from ...log.format.stored_json import shown, whole_number
 from ...log.limits import NUMBER_MAX
 
@@ -75,6 +76,8 @@ class TopicSnapshot:
     entry: int = 0
     named: Mapping[str, int] = field(default_factory=dict)
     """The last sequence of every named producer before the ends of ``kept``."""
+
+    growths: tuple[Growth, ...] = ()
 
     @property
     def end(self) -> StreamOffset:

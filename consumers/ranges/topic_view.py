@@ -147,4 +147,4 @@ class TopicView:
             state = topic.tail.state
             kept = {queue: (self._snapshot.start(queue), state.next_offset(queue)) for queue in range(topic.settings.queues)}
             named = {name: row.last for name, row in state.named.items()}
-            return TopicSnapshot(self._name, topic.life, kept, state.entry, named)
+            return TopicSnapshot(self._name, topic.life, kept, state.entry, named, state.growths)

@@ -12,7 +12,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from ...consumers.ranges.admission import admitted, in_whole_groups
+from ...consumers.ranges.admission import admitted, held_back, in_whole_groups
 from ...consumers.ranges.offsets import QueuePositions, StreamOffset, continued
 from ..errors import CleanTraceback
 from .options import SparkSourceOptions
@@ -49,8 +49,9 @@ class StreamReader(TopicStream, SupportsTriggerAvailableNow):
         if self._cap is not None and self._cap.life != standing.life:
             return start
         moved = self._told(continued(standing, begin, fail_on_data_loss=self._options.fail_on_data_loss))
-        end = (self._cap or standing.end).queues
-        available = {queue: (first, max(first, end[queue])) for queue, first in moved.queues.items()}
+        end = self._cap or standing.end
+        available = {queue: (first, max(first, end.of(queue))) for queue, first in moved.queues.items()}
+        available = held_back(available, standing.growths)
         unlimited = isinstance(limit, ReadAllAvailable)
         rows_max = None if unlimited else self._options.max_offsets_per_trigger
         bytes_max = None if unlimited else self._options.max_bytes_per_trigger

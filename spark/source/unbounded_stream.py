@@ -6,6 +6,7 @@ from typing import Any
 
 from pyspark.sql.datasource import InputPartition
 
+from ...consumers.ranges.admission import held_back
 from ...consumers.ranges.offsets import StreamOffset, continued
 from ..errors import CleanTraceback
 from ..versions import STREAM_LIMITS, STREAM_TRIGGER, require
@@ -38,7 +39,8 @@ class UnboundedStreamReader(TopicStream):
             return standing.end.to_json()
         self._report(self._reached)
         moved = self._told(continued(standing, self._reached, fail_on_data_loss=self._options.fail_on_data_loss))
-        ends = {queue: max(first, standing.end.queues[queue]) for queue, first in moved.queues.items()}
+        available = {queue: (first, max(first, standing.end.queues[queue])) for queue, first in moved.queues.items()}
+        ends = {queue: limit for queue, (_, limit) in held_back(available, standing.growths).items()}
         if ends == moved.queues:
             return self._reached.to_json()
         return StreamOffset(standing.life, ends).to_json()
