@@ -3,7 +3,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.consumers.ranges.admission import OffsetRun, RowSizes, admitted, in_whole_groups, packed
+from penstock.consumers.ranges.admission import OffsetRun, RowSizes, admitted, held_back, in_whole_groups, packed
+from penstock.log.format.growth import Growth
 
 NOTHING_KNOWN = RowSizes({}, row_bytes=100)
 AVAILABLE = st.dictionaries(
@@ -98,3 +99,23 @@ def test_queues_are_packed_whole_and_about_evenly(ranges: dict[int, tuple[int, i
     weights = [sum(limit - start for start, limit in task.values()) for task in tasks]
     largest = max((limit - start for start, limit in with_rows.values()), default=0)
     assert max(weights, default=0) - min(weights, default=0) <= largest
+
+
+GROWN = (Growth(5, 2, (3, 7)), Growth(9, 3, (4, 8, 0, 2)))
+"""From 2 to 4 to 8 queues."""
+
+
+def test_a_new_queue_waits_for_all_its_former_queues() -> None:
+    stored = {0: 9, 1: 9, 2: 5, 3: 5, 4: 5, 5: 5, 6: 5, 7: 5}
+
+    def taken(starts: dict[int, int]) -> set[int]:
+        available = {queue: (starts.get(queue, 0), limit) for queue, limit in stored.items()}
+        return {queue for queue, (start, limit) in held_back(available, GROWN).items() if limit > start}
+
+    assert taken({}) == {0, 1}
+    assert taken({0: 3}) == {0, 1, 2, 6}, "queue 6 has a mark of 0 in queue 2, which waits for queue 0"
+    assert taken({0: 4}) == {0, 1, 2, 4, 6}
+    assert taken({0: 9, 1: 7}) == {1, 2, 3, 4, 6}
+    assert taken({0: 9, 1: 8, 3: 2}) == {1, 2, 3, 4, 5, 6, 7}
+    assert held_back({6: (0, 5)}, GROWN) == {6: (0, 5)}, "a read of this queue alone"
+    assert held_back({0: (1, 2)}, ()) == {0: (1, 2)}

@@ -369,3 +369,42 @@ def test_progress_of_a_topic_made_again_begins_anew(topic: TopicFolder) -> None:
     assert lag(topic) == 9
     drain(stream(topic, group="spark"), stream(topic).initialOffset())
     assert lag(topic) == 0
+
+
+@pytest.mark.parametrize("limit", [ALL, ReadMaxRows(30)])
+def test_no_batch_has_a_message_group_s_newer_messages_beside_older_ones_when_the_topic_grows(
+    topic: TopicFolder, limit: Any
+) -> None:
+    reader = stream(topic, **({} if limit is ALL else {"maxOffsetsPerTrigger": "30"}))
+    start = reader.initialOffset()
+    for queues in (8, 16):
+        topic.send(100)
+        topic.lake.alter_topic(topic.name, queues=queues)
+        topic.send(100)
+    places = {(message.queue, message.offset): message for message in topic.messages()}
+    batches, end = drain(reader, start, limit)
+    assert sorted(place for batch in batches for place in batch) == sorted(places)
+    assert end == {**reader.reportLatestOffset(), "life": end["life"]}
+    numbers: dict[str, int] = {}
+    for batch in batches:
+        of_group: dict[str, list[int]] = {}
+        for place in batch:
+            message = places[place]
+            of_group.setdefault(message.message_group or "", []).append(int(message.body))
+        for group, found in of_group.items():
+            assert min(found) > numbers.get(group, -1)
+            assert len({queue for queue, offset in batch if places[queue, offset].message_group == group}) == 1
+            numbers[group] = max(found)
+
+
+def test_a_query_that_ends_with_what_is_stored_ends_before_a_growth_that_came_later(topic: TopicFolder) -> None:
+    reader = stream(topic)
+    topic.send(50)
+    reader.prepareForTriggerAvailableNow()
+    start = reader.initialOffset()
+    topic.lake.alter_topic(topic.name, queues=8)
+    topic.send(50)
+    batches, end = drain(reader, start)
+    assert sum(map(len, batches)) == 50
+    batches, _ = drain(stream(topic), end)
+    assert sum(map(len, batches)) == 50

@@ -15,6 +15,7 @@ from deltalake import DeltaTable, write_deltalake
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import penstock
 from penstock import SyncOptions, SyncRun, sync
 from penstock.cdc.choice.tables import Truncates
 from penstock.cdc.delta import deltalake_targets
@@ -169,3 +170,20 @@ def test_history_needs_spark(tmp_path: Path) -> None:
     with pytest.raises(NotSupported, match="keeps no history"):
         sync(lake, TOPIC, SyncOptions(into=tmp_path / "targets", history=True))
     assert not (tmp_path / "targets").exists()
+
+
+@pytest.mark.parametrize("batch", [7, 100_000])
+@pytest.mark.parametrize("guard", ["position", "offset"])
+def test_the_topic_grows_between_changes_of_the_same_rows(tmp_path: Path, batch: int, guard: str) -> None:
+    lake, into = str(tmp_path / "lake"), tmp_path / "targets"
+    for step, queues in enumerate((2, 4, 12)):
+        if step:
+            with penstock.connect(lake) as opened:
+                opened.alter_topic(TOPIC, queues=queues)
+        for turn in range(3):
+            at = 3 * step + turn
+            send(lake, [event("c" if at == 0 else "u", "t", {"id": key}, {"id": key, "seen": at}, at=at + 1) for key in range(24)])
+    drive(lake, into, batch=batch, guard=guard)
+    assert [(row["id"], row["seen"]) for row in sorted(rows(into / "t"), key=lambda row: row["id"])] == [
+        (key, 8) for key in range(24)
+    ]
