@@ -502,6 +502,10 @@ class Lake(LakeFace[AsyncLake]):
     def alter_topic(self, name: str, **changes: Unpack[TopicChanges]) -> TopicRecord:
         """Change ``retention``, ``retention_bytes``, ``limits``, ``iceberg`` or ``configs`` of a topic, these as a whole or as a
         mapping of some, with None for one that goes. Raises `InvalidArgument` for anything else.
+
+        ``queues``: give it more queues, a multiple of its present ones, while it is used. Producers route anew by themselves; messages of a message
+        group that moves wait in its new queue until an ORDERLY consumer group has settled those in the former one. Raises `InvalidArgument` or
+        `LimitExceeded` for another number, before anything is changed.
         """
         return self._portal.run(lambda: self._core.alter_topic(name, **changes))
 
