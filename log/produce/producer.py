@@ -28,7 +28,6 @@ from ..errors import (
     UnknownOutcome,
     unforeseen,
 )
-from ..format.growth import has_only_grown
 from ..format.header import Batch, Epoch
 from ..limits import HANDED_BYTES_MAX, Duration, StringList, shown
 from ..message.arrow import ArrowData, check_arrow, check_rising, columns_of
@@ -100,23 +99,20 @@ class Producer:
         invalid: Producer | None = None,
     ) -> None:
         """``served`` is the messages' topic: not the log's where they wait in a timer log."""
-        self._store, self._paths, self._runtime, self._served = store, paths, runtime, served
+        self._store, self._paths, self._runtime = store, paths, runtime
         settings = self._settings = served.settings
         self.topic = topic
         self._delays = Delays(topic, settings.limits, runtime.clock) if is_timer_log(paths.topic) else None
-        self._appender, self._generation, self.epoch, self._options = appender, generation, epoch, options
+        self._appender, self.epoch, self._options = appender, epoch, options
         self.id = id
         queues = 1 if self._delays else settings.queues
         router = Router(queues, settings.routing, first=runtime.random.randrange(queues))
         self._now_s = runtime.clock.monotonic_s
         self._sequences = Sequences(last_sequence, named=epoch is not None)
-        self._accepted = last_sequence
-        self._accepted_at_opening = last_sequence
-        self._unsequenced = False
+        self._accepted = self._accepted_at_opening = last_sequence
+        self._unsequenced = self._is_behind = False
         self._checked_groups: set[str | None] = set()
-        self._durable = (0, 0)
-        self._last_count = 0
-        self._flushes = 0
+        self._durable, self._last_count, self._flushes = (0, 0), 0, 0
         self._on_its_way: BatchBuilder | None = None
         self._failed: BatchBuilder | None = None
         self._room = asyncio.Event()
@@ -128,6 +124,7 @@ class Producer:
             runtime,
             served,
             router,
+            generation,
             producer=id,
             ignore_extra=options.extra == "ignore",
             invalid=invalid,
@@ -135,7 +132,6 @@ class Producer:
         )
         self._is_typed = self._former.is_typed
         self._derives_group = settings.message_group is not None
-        self._is_behind = False
         self._accumulator = Accumulator(
             options,
             id_prefix=runtime.random.getrandbits(64),
@@ -151,10 +147,6 @@ class Producer:
     def __repr__(self) -> str:
         state = "failed" if self._accumulator.failure is not None else "closed" if self._accumulator.closed else ""
         return shown(self, f"of {self.topic}", f"name {self.id}" if self.epoch is not None else "", state)
-
-    @property
-    def _queues(self) -> int:
-        return self._served.settings.queues
 
     @property
     def last_sequence(self) -> int:
@@ -235,7 +227,7 @@ class Producer:
         self, content: object, group: str | None, message: Message | None, size_bytes: int, queue: int | None, sequence: int | None
     ) -> Receipt:
         if queue is not None:
-            check_queue(queue, self._queues, self.topic)
+            check_queue(queue, self._former.queues, self.topic)
         accumulator = self._accumulator
         with accumulator.lock:
             if accumulator.size_bytes >= accumulator.room_bytes:
@@ -286,7 +278,7 @@ class Producer:
         if self._is_typed:
             return self._send_typed(given, through)
         if isinstance(given, pa.Table | pa.RecordBatch):
-            table = check_arrow(given, self._settings.message_type, self._settings.limits, self._queues)
+            table = check_arrow(given, self._settings.message_type, self._settings.limits, self._former.queues)
             return self._send_table(table if self._delays is None else self._delays.timed_table(table), through=through)
         if not isinstance(given, Iterable) or through is not None:
             raise InvalidArgument("send_batch takes Arrow data or messages", operation="send_batch", observed=type(data).__name__)
@@ -362,7 +354,7 @@ class Producer:
             typed = replace(typed, given={at: sent[at].value for at in typed.bad})
         limits = self._settings.limits
         value, columns = typed.table[VALUE], typed.table.drop_columns([VALUE])
-        checked = check_arrow(columns, self._settings.message_type, limits, self._queues)
+        checked = check_arrow(columns, self._settings.message_type, limits, self._former.queues)
         table = checked.append_column(VALUE, value)
         if self._delays is not None:
             table = self._delays.timed_table(table)
@@ -421,7 +413,7 @@ class Producer:
         message = frozen(message)
         if self._delays is not None:
             if queue is not None:
-                check_queue(queue, self._queues, self.topic)
+                check_queue(queue, self._former.queues, self.topic)
             message = self._delays.timed(message, queue)
         elif len(self._checked_groups) < _CHECKED_GROUPS_MAX and (message.value is None) != self._is_typed:
             self._checked_groups.add(message.message_group)
@@ -544,8 +536,6 @@ class Producer:
                     await self._wakeup.wait()
 
     async def _append(self, builder: BatchBuilder) -> SettledBatch | PenstockError:
-        if self._delays is None:
-            self._follow_growth()
         formed = await self._former.form(builder)
         rows = formed.rows
         if rows.count == 0:
@@ -557,7 +547,7 @@ class Producer:
             epoch=self.epoch,
             previous=previous,
             last=previous + builder.count if builder.last_sequence is None else builder.last_sequence,
-            generation=self._generation,
+            generation=self._former.generation,
             rows=rows.places.rows,
             valid_until=0,
             schema_version=formed.schema_version,
@@ -566,8 +556,8 @@ class Producer:
         deadline_s = builder.started_s + self._options.delivery_timeout.total_seconds()
         outcome = await self._append_rows(batch, rows, deadline_s)
         while isinstance(outcome, RoutingChanged):
-            rows = await self._routed_anew(rows)
-            batch = replace(batch, generation=self._generation, rows=rows.places.rows)
+            rows = await self._former.routed_anew(rows)
+            batch = replace(batch, generation=self._former.generation, rows=rows.places.rows)
             outcome = await self._append_rows(batch, rows, deadline_s)
         if not isinstance(outcome, AppendResult):
             assert isinstance(outcome, PenstockError), "a batch is written or fails"
@@ -577,20 +567,6 @@ class Producer:
             return SettledBatch(outcome, rows.places, None, formed.kept, formed.invalid)
         delayed = self._delays.of(rows.columns["delivery_timestamp"], builder.ids)
         return SettledBatch(outcome, rows.places, delayed, formed.kept, formed.invalid)
-
-    async def _routed_anew(self, rows: BatchRows) -> BatchRows:
-        self._follow_growth()
-        anew = rows.routed_anew(self._former.router)
-        if anew.size_bytes <= HANDED_BYTES_MAX:
-            await self._runtime.offload(lambda: anew.table, size_bytes=anew.size_bytes)
-        return anew
-
-    def _follow_growth(self) -> None:
-        """Go on with the queues that the topic has now, if nothing else has changed."""
-        state = self._served.tail.state
-        if has_only_grown(state.growths, self._generation, state.generation):
-            self._generation = state.generation
-            self._former.router = self._former.router.grown(state.queues)
 
     async def _append_rows(self, batch: Batch, rows: BatchRows, deadline_s: float) -> Outcome:
         size_bytes = rows.size_bytes

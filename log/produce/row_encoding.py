@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from ..format.growth import has_only_grown
 from ..limits import HANDED_BYTES_MAX
 from ..message.batch_rows import BatchRows, MessageIds, WrittenIds, rows_of_arrow, rows_of_messages
 from ..message.message import VALUE
@@ -44,19 +45,27 @@ class BatchEncoder:
         runtime: Runtime,
         served: Topic,
         router: Router,
+        generation: int,
         *,
         producer: str,
         ignore_extra: bool,
         invalid: InvalidRowSender | None,
         to_timer_log: bool,
     ) -> None:
-        """``served`` is the messages' topic; ``invalid`` sends rows that do not fit its schema elsewhere. ``to_timer_log``: a log without schema."""
+        """``served`` is the messages' topic, ``generation`` the routing generation of the log. ``invalid`` sends rows that do not fit the schema
+        elsewhere. ``to_timer_log``: a log without schema.
+        """
         self._runtime, self._served, self.router = runtime, served, router
         self._producer, self._ignore_extra, self._invalid, self._to_timer_log = producer, ignore_extra, invalid, to_timer_log
+        self.generation = generation
         self.is_typed = served.settings.schema is not None
         self._rules: RowRules | None = None
         self._form: RowExtractor | None = None
         self.row_bytes = float(_FIRST_ROW_BYTES)
+
+    @property
+    def queues(self) -> int:
+        return self._served.settings.queues
 
     @property
     def rules(self) -> RowRules:
@@ -75,6 +84,7 @@ class BatchEncoder:
 
     async def form(self, builder: BatchBuilder) -> EncodedBatch:
         """Raises `InvalidArgument` for rows that do not fit, unless they go to another topic."""
+        self._follow_growth()
         now_us, size_bytes = 1000 * self._runtime.clock.wall_ms(), builder.size_bytes
         if not self.is_typed:
             return await self._runtime.offload(
@@ -90,6 +100,20 @@ class BatchEncoder:
         if typed.bad:
             await self._take_out(builder, typed)
         return await self._runtime.offload(lambda: self._of_typed(builder, typed, now_us), size_bytes=size_bytes)
+
+    async def routed_anew(self, rows: BatchRows) -> BatchRows:
+        """A formed batch by the queues that the topic has now."""
+        self._follow_growth()
+        anew = rows.routed_anew(self.router)
+        if anew.size_bytes <= HANDED_BYTES_MAX:
+            await self._runtime.offload(lambda: anew.table, size_bytes=anew.size_bytes)
+        return anew
+
+    def _follow_growth(self) -> None:
+        """Route by the queues that the topic has now, if nothing else has changed. A timer log has one queue for ever."""
+        state = self._served.tail.state
+        if not self._to_timer_log and has_only_grown(state.growths, self.generation, state.generation):
+            self.generation, self.router = state.generation, self.router.grown(state.queues)
 
     async def read_on(self) -> None:
         await self._served.tail.catch_up()

@@ -91,7 +91,7 @@ class Sender(Role):
         rng = process.runtime.random
         assert isinstance(rng, random.Random)
         producer = await lake.producer(TOPIC, options=self._options)
-        session = Session(process.name, producer.id, named=False, generation=producer._generation)
+        session = Session(process.name, producer.id, named=False, generation=producer._former.generation)
         world.history.sessions.append(session)
         try:
             while self._left > 0:
@@ -188,7 +188,9 @@ class Copier(Role):
     async def attempt(self, world: World, lake: LogLake, process: SimProcess) -> None:
         rng, source = process.runtime.random, self._source
         producer = await lake.producer(TOPIC, name=source.name, options=self._options)
-        session = Session(process.name, producer.id, named=True, generation=producer._generation, opened_at=producer.last_sequence)
+        session = Session(
+            process.name, producer.id, named=True, generation=producer._former.generation, opened_at=producer.last_sequence
+        )
         world.history.sessions.append(session)
         # It begins a little before, as an application that is not sure does; those are duplicates.
         index = max(0, source.index_behind(producer.last_sequence) - rng.randint(0, self._overlap))
