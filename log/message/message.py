@@ -121,7 +121,8 @@ class MessageView(NamedTuple):
     """The time of ``send``, by the producer's corrected clock, or as ``send_batch`` was given it."""
     store_timestamp: datetime
     """The time of the append; never goes back along a topic."""
-    delivery_timestamp: datetime | None
+    delivery_timestamp: datetime | MaybeNone
+    """None but for delayed messages."""
     producer: str
     key: bytes | None = None
     headers: tuple[Header, ...] = ()

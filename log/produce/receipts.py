@@ -17,6 +17,7 @@ from ..append.in_flight import AppendResult
 from ..errors import ForkedError, StoreUnavailable
 from ..limits import WAIT_MAX, Duration, optional_duration, shown
 from ..message.batch_rows import BatchQueues, MessageIds
+from ..message.message import MaybeNone
 from ..runtime.portal import patiently
 from ..runtime.turns import runs_here
 from .delays import QUEUE, DelayedRows, RecallHandles
@@ -32,7 +33,7 @@ class SendResult(NamedTuple):
     """None where the queue is None, or the log was trimmed past it."""
     duplicate: bool = False
     """Whether its sequence was accepted before this opening, so that nothing was written."""
-    recall_handle: str | None = None
+    recall_handle: str | MaybeNone = None
     """The handle for ``lake.recall``. None for a duplicate, and where the log was trimmed."""
     invalid: str | None = None
     """The reason for which the row went to the topic ``NAME-invalid``."""

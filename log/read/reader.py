@@ -7,7 +7,7 @@ import shlex
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, TypedDict, Unpack
 
 import pyarrow as pa
 
@@ -31,6 +31,18 @@ _STORE_TIMES_PER_QUEUE = 8
 
 Position: TypeAlias = "int | datetime | Literal['earliest', 'latest']"
 """An offset, a store time, or one of the two ends."""
+
+
+class ReadArguments(TypedDict, total=False):
+    """The arguments of `Reader.to_arrow`."""
+
+    queue: int | None
+    start: Position
+    end: Position
+    tags: str | None
+    where: str | None
+    columns: list[str] | None
+    damaged: Literal["raise", "skip"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,12 +205,12 @@ class Reader:
         table = pa.Table.from_batches(batches, schema).sort_by([("queue", "ascending"), ("offset", "ascending")])
         return table if columns is None else table.select(list(projection_of(columns, self._schema).names))
 
-    async def to_pandas(self, **where: Any) -> Any:  # noqa: ANN401 - the arguments of to_arrow; pandas is optional
+    async def to_pandas(self, **where: Unpack[ReadArguments]) -> Any:  # noqa: ANN401 - pandas is optional
         """All rows of `read` as a pandas DataFrame; ``properties`` is a dict in each row."""
         table = await self.to_arrow(**where)
         return await self._topic.runtime.offload(lambda: table.to_pandas(maps_as_pydicts="lossy"))
 
-    async def to_polars(self, **where: Any) -> Any:  # noqa: ANN401 - the arguments of to_arrow; polars is optional
+    async def to_polars(self, **where: Unpack[ReadArguments]) -> Any:  # noqa: ANN401 - polars is optional
         """All rows of `read` as a Polars DataFrame. Raises `MissingDependency`."""
         try:
             import polars as pl

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Literal, Unpack
 
 import pyarrow as pa
 
@@ -21,7 +21,7 @@ from penstock.log.message.message import Message, MessageView, views
 from penstock.log.produce.accumulator import ProducerStatistics
 from penstock.log.produce.producer import Producer as AsyncProducer
 from penstock.log.produce.receipts import BatchReceipt, Receipt
-from penstock.log.read.reader import Position, SkippedRange
+from penstock.log.read.reader import Position, ReadArguments, SkippedRange
 from penstock.log.read.reader import Reader as AsyncReader
 
 from .face import ClosableFace, ProducerFace, iterated
@@ -198,11 +198,11 @@ class Reader(ClosableFace[AsyncReader]):
             lambda: self._core.to_arrow(queue=queue, start=start, end=end, tags=tags, where=where, columns=columns, damaged=damaged)
         )
 
-    def to_pandas(self, **where: Any) -> Any:
+    def to_pandas(self, **where: Unpack[ReadArguments]) -> Any:
         """All rows of `read` as a pandas DataFrame; ``properties`` is a dict in each row."""
         return self._portal.run(lambda: self._core.to_pandas(**where))
 
-    def to_polars(self, **where: Any) -> Any:
+    def to_polars(self, **where: Unpack[ReadArguments]) -> Any:
         """All rows of `read` as a Polars DataFrame. Raises `MissingDependency`."""
         return self._portal.run(lambda: self._core.to_polars(**where))
 

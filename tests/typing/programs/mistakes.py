@@ -88,6 +88,7 @@ def words(lake: penstock.Lake) -> None:
     lake.reset_offsets("g", "orders", "newest")  # wrong
     lake.producer("orders", on_full="wait")  # wrong
     lake.reader("orders").to_arrow(damaged="ignore")  # wrong
+    lake.reader("orders").to_pandas(damaged="ignore")  # wrong
     penstock.RetryPolicy(schedule="linear")  # wrong
     penstock.GroupSettings(delivery_order="FIFO")  # wrong
     penstock.aio.TopicSettings(message_type="FIFFO")  # wrong
@@ -108,7 +109,8 @@ def names_and_values(lake: penstock.Lake) -> None:
     lake.create_topic("orders", message_typ="FIFO")  # wrong
     lake.create_topic("orders", retention="3 days")  # wrong
     lake.create_topic("orders", queues="8")  # wrong
-    lake.alter_topic("orders", queues=8)  # wrong
+    lake.alter_topic("orders", queues="8")  # wrong
+    lake.alter_topic("orders", routing="murmur2")  # wrong
     lake.alter_topic("orders", retention="3 days")  # wrong
     lake.alter_group("g", retries=3)  # wrong
     lake.alter_group("g", max_attempts="3")  # wrong
@@ -126,6 +128,10 @@ def names_and_values(lake: penstock.Lake) -> None:
     Message.json({}, keys="order-7")  # wrong
     lake.producer("orders").send_row({}, keys="order-7")  # wrong
     lake.producer("orders").send_batch(7)  # wrong
+    lake.producer("orders").send(b"paid")  # wrong
+    lake.simple_consumer("orders", group="g").ack(lake.simple_consumer("orders", group="g").receive())  # wrong
+    lake.simple_consumer(["orders", "payments"], group="g")  # wrong
+    lake.reader("orders").to_polars(column=["body"])  # wrong
     lake.create_topic("orders", schema=7)  # wrong
     lake.evolve_topic("orders", "id bigint", retire="amount")  # wrong
     lake.redrive("g", where=lambda letter: letter.tag)  # wrong
@@ -137,3 +143,4 @@ def names_and_values(lake: penstock.Lake) -> None:
 async def forgotten_await(lake: penstock.aio.Lake) -> None:
     lake.create_group("g")  # wrong
     lake.reader("orders").messages()  # wrong
+    lake.create_topic("orders", penstock.aio.TopicSettings())  # wrong

@@ -127,7 +127,7 @@ def words_of_a_file(lake: penstock.Lake, file: Path) -> None:
 
 def changes(lake: penstock.Lake) -> None:
     lake.reset_offsets("g", "orders", datetime.now(UTC))
-    lake.alter_topic("orders", retention=None, limits=penstock.TopicLimits(max_body_bytes=1))
+    lake.alter_topic("orders", queues=32, retention=None, limits=penstock.TopicLimits(max_body_bytes=1))
     lake.alter_group("g", max_attempts=None, dead_letter_policy="park")
 
 
@@ -137,6 +137,14 @@ def checkers(lake: penstock.Lake) -> None:
 
     lake.check_transactions("shop", check)
     lake.check_transactions("shop", lambda _: TransactionResolution.ROLLBACK)
+
+
+def delayed_messages(lake: penstock.Lake) -> None:
+    with lake.producer("later") as producer:
+        sent = producer.send(Message(b"pay now", delay=timedelta(days=3))).result()
+    print(lake.recall(sent.recall_handle).body)
+    for message in lake.reader("later").messages():
+        print(message.store_timestamp >= message.delivery_timestamp)
 
 
 def messages(lake: penstock.Lake) -> None:
