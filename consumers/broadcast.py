@@ -23,6 +23,7 @@ from ..log.errors import (
 )
 from ..log.escapes import escaped
 from ..log.filter.filters import parse_filter
+from ..log.format.growth import former_queues
 from ..log.lake import LogLake
 from ..log.limits import Duration, checked_duration
 from ..log.message.message import MessageView, views
@@ -68,7 +69,8 @@ class BroadcastConsumer(Consumer):
 
     Use it in an ``async with`` block, or close it: that lets running handlers end, and saves its progress.
 
-    Messages of one queue come one after the other, different queues side by side. A listener that fails, raises or runs longer than
+    Messages of one queue come one after the other, different queues side by side. A queue that the topic got later begins once the messages before
+    it are done that its message groups had in their former queue. A listener that fails, raises or runs longer than
     ``consume_timeout`` is logged, and the message counts as done. Progress is saved every second and on close: after a crash the messages of the last
     second come again, as do messages whose handlers outlast the close. A later consumer of the name ends this one with `FencedError`.
     """
@@ -109,8 +111,10 @@ class BroadcastConsumer(Consumer):
         self._next: dict[tuple[str, int], int] = {}
         self._executor: Executor | None = None
         self._turns: dict[tuple[str, int], _Turn] = {}
-        self._queues: list[asyncio.Task[None]] = []
+        self._queues: dict[tuple[str, int], asyncio.Task[None]] = {}
         self._stopping = asyncio.Event()
+        self._passed = asyncio.Event()
+        """Set as messages are done, for queues that wait for a former one."""
 
     # --- Its life ---------------------------------------------------------------------------------------------------------------
 
@@ -128,11 +132,14 @@ class BroadcastConsumer(Consumer):
                 topic=name,
                 member=self.member,
                 life=topic.life,
-                start=tuple(offsets[queue] for queue in range(topic.settings.queues)),
+                start=tuple(offset for _, offset in sorted(offsets.items())),
             )
+            if len(progress.progress.offsets) > topic.settings.queues:
+                await topic.tail.catch_up()
             await self._check_end(topic, progress.progress.offsets)
             self._progress[name] = progress
-            self._next |= {(name, queue): offset for queue, offset in enumerate(progress.progress.offsets)}
+            queues = range(max(len(progress.progress.offsets), topic.settings.queues))
+            self._next |= {(name, queue): progress.progress.of(queue) for queue in queues}
         self._feeds = {name: Feed(topic) for name, topic in topics.items()}
 
     async def _check_end(self, topic: Topic, offsets: Sequence[int]) -> None:
@@ -159,25 +166,40 @@ class BroadcastConsumer(Consumer):
             clock=self._lake.runtime.clock,
             group=self.group,
         )
-        self._queues = [asyncio.ensure_future(self._follow(topic, queue, self._executor)) for topic, queue in self._next]
-        ticking = asyncio.ensure_future(self._time_out(self._executor))
-        tasks = [*self._queues, asyncio.ensure_future(self._save_often())]
+        others = [asyncio.ensure_future(work) for work in (self._save_often(), self._time_out(self._executor))]
+        saving, growing = others[0], asyncio.ensure_future(self._grown())
         try:
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
-            for task in tasks:
-                if task.done() and not task.cancelled():
-                    task.result()
+            while not (self._stopping.is_set() and saving.done() and all(task.done() for task in self._queues.values())):
+                for queue in self._next.keys() - self._queues.keys():
+                    self._queues[queue] = asyncio.ensure_future(self._follow(*queue, self._executor))
+                waiting = [task for task in (saving, growing, *self._queues.values()) if not task.done()]
+                done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+                for task in done:
+                    if not task.cancelled():
+                        task.result()
+                if growing.done() and not self._stopping.is_set():
+                    growing = asyncio.ensure_future(self._grown())
             await self._save()
         finally:
-            for task in (ticking, *tasks):
+            tasks = [*others, growing, *self._queues.values()]
+            for task in tasks:
                 task.cancel()
-            await asyncio.gather(ticking, *tasks, return_exceptions=True)
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _grown(self) -> None:
+        """Return once a topic has got more queues, which are noted, or the consumer stops."""
+        while not self._stopping.is_set():
+            queues = [(name, queue) for name, feed in self._feeds.items() for queue in range(feed.topic.settings.queues)]
+            if new := [queue for queue in queues if queue not in self._next]:
+                self._next |= dict.fromkeys(new, 0)
+                return
+            await self._unless_stopping(asyncio.sleep(self._save_s))
 
     async def _give_up(self) -> None:
         self._stopping.set()
 
     def _break_off(self) -> None:
-        for task in self._queues:
+        for task in self._queues.values():
             task.cancel()  # only these: saving what was done goes on
 
     async def _end(self) -> None:
@@ -195,6 +217,10 @@ class BroadcastConsumer(Consumer):
         feed, keep = self._feeds[topic], parse_filter(self._subscriptions[topic].filter)
         feed.attach(queue)
         pause = Backoff(_TROUBLE_S)
+        former = list(former_queues(feed.topic.tail.state.growths, queue))
+        while not self._stopping.is_set() and any(self._next[topic, one] < mark for one, mark in former):
+            self._passed.clear()
+            await self._unless_stopping(self._passed.wait())
         while not self._stopping.is_set():
             start = self._next[topic, queue]
             try:
@@ -203,7 +229,7 @@ class BroadcastConsumer(Consumer):
                 kept = await feed.kept_from(queue, start)
                 gone = "%s: offsets %d to %d of %s queue %d are gone by retention"
                 log.error(gone, self._name, start, kept - 1, topic, queue)  # noqa: TRY400 - it says all
-                self._next[topic, queue] = kept
+                self._advance(topic, queue, kept)
                 continue
             except (RetryError, DataDamaged) as error:
                 log.warning("%s cannot read: %s", self._name, error)
@@ -217,8 +243,12 @@ class BroadcastConsumer(Consumer):
                 if self._stopping.is_set():
                     return
                 await self._handle(message, executor)
-                self._next[topic, queue] = message.offset + 1
-            self._next[topic, queue] = start + rows.num_rows
+                self._advance(topic, queue, message.offset + 1)
+            self._advance(topic, queue, start + rows.num_rows)
+
+    def _advance(self, topic: str, queue: int, following: int) -> None:
+        self._next[topic, queue] = following
+        self._passed.set()
 
     async def _handle(self, message: MessageView, executor: Executor) -> None:
         queue, turn = (message.topic, message.queue), _Turn(message)
@@ -275,7 +305,7 @@ class BroadcastConsumer(Consumer):
 
     async def _save(self) -> None:
         for topic, progress in self._progress.items():
-            count = len(progress.progress.offsets)
+            count = sum(name == topic for name, _ in self._next)
             await progress.save(tuple(self._next[topic, queue] for queue in range(count)))
 
 

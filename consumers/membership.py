@@ -163,9 +163,9 @@ class Membership:
     async def _begin_topic(self, name: str, topic: Topic) -> GroupRecord:
         async def resolve() -> tuple[int, ...]:
             offsets = await Reader(topic).resolve(self._subscriptions[name].start)
-            return tuple(offsets[queue] for queue in range(topic.settings.queues))
+            return tuple(offset for _, offset in sorted(offsets.items()))
 
-        return await self._coordination.groups.begin(self._group, name, topic.life, resolve)
+        return await self._coordination.groups.begin(self._group, name, topic.life, resolve, queues=topic.settings.queues)
 
     async def _join(self) -> None:
         coordination = self._coordination
@@ -203,6 +203,8 @@ class Membership:
             assert self._ownership is not None, "it joined"
             self.member.progressed()
             await self._await_queues(self._ownership.expected)  # those that were taken have feeds of their own by now
+            await self._grow()
+            self._ownership.consume(self.queues)
             found = await self._ownership.round()
             await self._await_queues(self._ownership.expected | self._awaited.keys() & found.taken.keys())
         except LeaseLost as error:
@@ -218,6 +220,24 @@ class Membership:
             return MembershipChange(found.record, found.taken, found.drain, may_leave=self.leaving and not self._ownership.keepers)
         await asyncio.sleep(self._pause.next_s())
         return None
+
+    async def _grow(self) -> None:
+        """Know of the queues for which the group has positions, and let it have positions for all that are known."""
+        stood = {name: position for name, position in self.record.positions.items() if name in self._topics}
+        for name, position in stood.items():
+            if len(position.offsets) > (topic := self._topics[name]).settings.queues and position.life == topic.life:
+                await topic.tail.catch_up()
+        if self._extended(self.record) is not self.record:
+            try:
+                self._record = await self.update(self._extended)
+            except LimitExceeded as error:  # the queues that have positions go on
+                log.error("group %s: %s", self._group, error)  # noqa: TRY400 - it says all
+
+    def _extended(self, record: GroupRecord) -> GroupRecord:
+        for name, topic in self._topics.items():
+            if name in record.positions and record.positions[name].life == topic.life:
+                record = record.extended(name, topic.settings.queues)
+        return record
 
     async def _await_queues(self, expected: Collection[Queue]) -> None:
         for queue in [queue for queue in self._awaited if queue not in expected]:

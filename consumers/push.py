@@ -56,6 +56,7 @@ class PushConsumer(GroupMember):
         self._options = options
         self._listener = listener
         self._worker = coordination.worker
+        self._cells = coordination.cells
         self._dispatcher: Dispatcher | None = None
         self._failures = FailureLog(group, listener)
         self._owner = AssignedQueues(
@@ -124,6 +125,7 @@ class PushConsumer(GroupMember):
             group=self.group,
             runtime=self._runtime,
             store=self._store,
+            cells=self._cells,
             worker=self._worker,
             member=self._membership.member,
             dispatcher=self._dispatcher,

@@ -131,6 +131,7 @@ class SimpleConsumer(GroupMember):
             group=self.group,
             runtime=self._runtime,
             store=self._store,
+            cells=self._coordination.cells,
             worker=self._worker,
             member=self._membership.member,
             room=self._owner.room,

@@ -294,10 +294,10 @@ class Feed:
         if not self._topic.is_current:
             self._fail(self._deleted())
             return
-        following = self._tail.state.next_offsets
         for queue, waiting in self._waiting.items():
+            following = self._tail.state.next_offset(queue)
             for start, waiter in waiting:
-                if following[queue] > start and not waiter.done():
+                if following > start and not waiter.done():
                     waiter.set_result(None)
 
     def _fail(self, error: Exception) -> None:

@@ -148,7 +148,7 @@ class AssignedQueues(Generic[LifeT]):
 
 def _statistics(life: QueueProcessor[Any], in_flight: int) -> QueueStatistics:
     cell, schedule = life.keeper.cell, life.schedule
-    following, stands = life.next_offset, queue_lag(cell)
+    following, stands = life.next_offset, queue_lag(cell, schedule.blocked.elsewhere)
     listed = len(cell.tries) + cell.count_spilled + len(cell.markers)
     unsettled, ready = stands.first_unsettled < following, schedule.next_fresh < following
     return QueueStatistics(

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from .push_processor import PushProcessor
 
 _Lanes: TypeAlias = frozenset[tuple[str, int, str | None]]
+_ANY_QUEUE = -1
 
 
 class Dispatcher:
@@ -84,4 +85,6 @@ class Dispatcher:
 
 
 def _lanes_of(processor: PushProcessor, messages: Iterable[MessageView]) -> _Lanes:
-    return frozenset((processor.topic, processor.queue, message.message_group) for message in messages)
+    """A message group is one lane in all queues that it has and had."""
+    groups = {message.message_group for message in messages}
+    return frozenset((processor.topic, processor.queue if group is None else _ANY_QUEUE, group) for group in groups)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass
 
 from ...coordinator.queues.cell import MessageState, QueueCell
@@ -21,8 +21,9 @@ class QueueLag:
     first_unsettled: int
 
 
-def queue_lag(cell: QueueCell) -> QueueLag:
-    markers = [marker.tries.state for marker in cell.markers.values()]
+def queue_lag(cell: QueueCell, elsewhere: Container[int] = ()) -> QueueLag:
+    """Message groups that are blocked ``elsewhere``, in a former queue, are not blocked here."""
+    markers = [marker.tries.state for group, marker in cell.markers.items() if group not in elsewhere]
     waiting = (
         sum(tries.state is MessageState.WAITING for tries in cell.tries.values())
         + markers.count(MessageState.WAITING)

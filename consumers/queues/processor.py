@@ -11,6 +11,7 @@ from typing import Any, Generic, Literal, TypeVar
 import pyarrow as pa
 from msgspec.structs import replace
 
+from ...coordinator.cells.cells import Cells
 from ...coordinator.groups.record import DeliveryOrder, GroupRecord
 from ...coordinator.queues.cell import LogWitness, QueueCell
 from ...coordinator.queues.commands import caught_up, waits_for_room
@@ -26,13 +27,15 @@ from ...coordinator.queues.restores import (
     of_another_record,
     seen,
 )
+from ...coordinator.registry.former_work import NOTHING, FormerWork, read_former_work
 from ...coordinator.registry.spill_objects import SpillObjects
 from ...coordinator.workers.worker import SessionMember, Worker
 from ...log.errors import DataDamaged, OffsetOutOfRange, ReopenError, RetryError, TopicDeleted
 from ...log.filter.filters import parse_filter
+from ...log.format.growth import former_queues
 from ...log.format.state import TopicState
 from ...log.message.message import MessageView
-from ...log.runtime.backoff import Backoff
+from ...log.runtime.backoff import Backoff, wait_for
 from ...log.runtime.runtime import Runtime
 from ...log.stores.protocol import ObjectStore
 from ..dead_letters.writer import DeadLetterWriter
@@ -82,6 +85,7 @@ class ProcessorContext:
     group: str
     runtime: Runtime
     store: ObjectStore
+    cells: Cells
     worker: Worker
     member: SessionMember
     room: Callable[[QueueProcessor[Any]], tuple[int, int]]
@@ -122,7 +126,13 @@ class QueueProcessor(Generic[ScheduleT]):
         self._noticed = asyncio.Event()
         self._keep = parse_filter(record.settings.filter_of(topic))
         self._obeyed: GroupRecord | None = None
-        self.schedule = self._new_schedule(keeper.cell)
+        orderly = record.settings.delivery_order is DeliveryOrder.ORDERLY
+        self._former = list(former_queues(feed.topic.tail.state.growths, queue)) if orderly else []
+        """The queues, with their marks, that its message groups had before."""
+        self._left = self._unknown_left()
+        """What is left in them, as far as is known."""
+        self._left_anew, self._left_wanted = asyncio.Event(), asyncio.Event()
+        self.schedule = self._begin_schedule(keeper.cell)
         self.bytes_per_message = 256.0
         self.starving = False
         """Whether nothing is fetched for lack of room."""
@@ -146,6 +156,11 @@ class QueueProcessor(Generic[ScheduleT]):
 
     def _new_schedule(self, cell: QueueCell) -> ScheduleT:
         raise NotImplementedError
+
+    def _begin_schedule(self, cell: QueueCell) -> ScheduleT:
+        schedule = self._new_schedule(cell)
+        schedule.wait_for(self._left)
+        return schedule
 
     async def _go_on(self) -> None:
         raise NotImplementedError
@@ -173,6 +188,8 @@ class QueueProcessor(Generic[ScheduleT]):
         if record is not self._taken_by:
             self._noticed.set()
         if record != self._record:
+            if self._left.queue is None and self._former_alone_reset(record):
+                self.drain()  # whoever takes it next waits for them again
             before, self._record = self._keep, record
             self._keep = parse_filter(record.settings.filter_of(self.topic))
             if self._keep != before:
@@ -201,7 +218,8 @@ class QueueProcessor(Generic[ScheduleT]):
             if not self._fits() and not await self._made_fit(waiting):
                 return
             self.keeper.seen = self._seen
-            beside = (self._fetch(), self._dead_letters.run(self.keeper, self._feed, self._since), self._spilling.run(self.keeper))
+            letters, spills = self._dead_letters.run(self.keeper, self._feed, self._since), self._spilling.run(self.keeper)
+            beside = [self._fetch(), letters, spills, *([self._follow_former()] if self._former else [])]
             tasks = [asyncio.ensure_future(work) for work in (*beside, self._go_on())]
             waiting += tasks
             await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
@@ -301,14 +319,50 @@ class QueueProcessor(Generic[ScheduleT]):
             log.error("group %s, %s queue %d is taken anew: %s", *self._where, error)  # noqa: TRY400 - it says all
             await asyncio.sleep(_FULL_S)  # meanwhile dead letters are written, and waiting messages leave the cell
 
+    # --- What is left in the queues that its message groups had before
+
+    def _unknown_left(self) -> FormerWork:
+        return FormerWork(self._former[0][0]) if self._former else NOTHING
+
+    def _former_alone_reset(self, record: GroupRecord) -> bool:
+        """Whether former queues were reset, and not this one."""
+        own, queues = (self.topic, self.queue), [queue for queue, _ in self._former]
+        before, now = (one.generations_of((self.topic, queue) for queue in (self.queue, *queues)) for one in (self._record, record))
+        return before[own] == now[own] and before != now
+
+    async def _follow_former(self) -> None:
+        """Let messages wait for what is left in former queues. Nothing is read while none waits."""
+        pause = Backoff(_TROUBLE_S)
+        while True:
+            self._left_anew.clear()
+            self._left_wanted.clear()
+            if self._left.queue is None and not self.schedule.blocked.waits_elsewhere:
+                await wait_for(None, self._left_anew, self._left_wanted)
+                pause = Backoff(_TROUBLE_S)
+                continue
+            schedule, record = self.schedule, self._record
+            try:
+                left = await read_former_work(self._around.cells, self._around.group, record, self.topic, self._former)
+            except RetryError as error:
+                log.warning("group %s, %s queue %d: the former queues are not known: %s", *self._where, error)
+            else:
+                if schedule is self.schedule and record is self._record and left != self._left:
+                    self._left = left
+                    schedule.wait_for(left)
+                    self.wake()
+            await wait_for(pause.next_s(), self._left_anew)
+
     async def _rest(self) -> None:
+        if self._former and self.schedule.blocked.waits_elsewhere:
+            self._left_wanted.set()
         # Ask for the messages that the step wanted and that are not in memory.
-        self._rereading.look(self.schedule, lambda: self._keep, self._clock.wall_ms())
+        if not self.schedule.closed:
+            self._rereading.look(self.schedule, lambda: self._keep, self._clock.wall_ms())
         self._spilling.wake(self.keeper.cell)
         self._notice_letters()
         if self._woken.is_set():
             return
-        starts_nothing = self._draining or self._around.worker.quiet
+        starts_nothing = self._draining or self._around.worker.quiet or self.schedule.closed
         dues = [due for due in (self.schedule.next_due_ms(self.keeper.cell), self._next_expiry_ms()) if due is not None]
         soonest_s = 0.0 if self._around.member.may_start() else _LEASE_LOOK_S
         timeout_s = max(soonest_s, (min(dues) - self._clock.wall_ms()) / 1000) if dues and not starts_nothing else None
@@ -431,7 +485,9 @@ class QueueProcessor(Generic[ScheduleT]):
         if cell.generation != before.generation:
             self._abandon()
             self.ages, self.arrivals = MessageAges(), MessageAges()
-            self.schedule = self._new_schedule(cell)
+            self._left = self._unknown_left()
+            self.schedule = self._begin_schedule(cell)
+            self._left_anew.set()
             self._anew.set()
             log.info("group %s, %s queue %d: reset to offset %d", self._around.group, self.topic, self.queue, cell.settled.floor)
         else:
@@ -451,9 +507,9 @@ class QueueProcessor(Generic[ScheduleT]):
             cell_rows = schedule.room(self.keeper.cell)
             self.cramped = cell_rows < rows_max
             rows_max = min(rows_max, cell_rows, _FETCH_ROWS_MAX)
-            nothing = rows_max <= 0 or self._draining
+            nothing = rows_max <= 0 or self._draining or schedule.closed
             if nothing or (rows_max < schedule.held // _SMALL and waited_s < _ROOM_WAITS_S):
-                self.starving = True
+                self.starving = not schedule.closed
                 await (self._room.wait() if nothing else asyncio.sleep(wait_s))
                 self.starving = False
                 waited_s, wait_s = (0.0, _ROOM_GROWS_S) if nothing else (waited_s + wait_s, min(_ROOM_WAIT_MAX_S, 2 * wait_s))

@@ -163,7 +163,7 @@ class PushProcessor(QueueProcessor[PushSchedule]):
                         self._counters.hand_overs.add()
                         return
                     self._woken.set()  # the step was written, and no report of a run will wake the loop
-            elif self._around.worker.quiet:
+            elif self._around.worker.quiet or self.schedule.closed:
                 self._stop()
                 await self._step(QueueMode.QUIET)
             elif self.schedule.wants_solo(now_ms) and self._may_run_alone():

@@ -267,7 +267,7 @@ class ReceiveProcessor(QueueProcessor[ReceiveSchedule]):
         if self._asked:
             await worker.awake()
         asked, self._asked = self._asked, []
-        if self._draining or worker.quiet:
+        if self._draining or worker.quiet or self.schedule.closed:
             self._fail(asked, ())
         _close(one for one in asked if one.given.done())
         return [one for one in asked if not one.given.done()]
@@ -345,7 +345,7 @@ class ReceiveProcessor(QueueProcessor[ReceiveSchedule]):
             self._not_given(writing.given)
             log.warning("group %s, %s queue %d: %s", *self._where, writing.unwritten)
             self._full_bytes = min(self._full_bytes, self.keeper.size_bytes)
-            self.schedule = schedule = self._new_schedule(self.keeper.cell)
+            self.schedule = schedule = self._begin_schedule(self.keeper.cell)
             self._fail(writing.asked, ())
         elif step is not _NOTHING:
             if not step.is_empty:
@@ -417,6 +417,7 @@ class ReceiveProcessor(QueueProcessor[ReceiveSchedule]):
             and not worker.quiet
             and (worker.is_awake or not self._asked)
             and self.schedule.is_calm
+            and not self.schedule.closed
             and self._has_room
             and not [one for one in self._settling if not isinstance(one, Acknowledging)]
             and not [one for one in self._asked if one.given.done()]  # others wait for what a cancelled one gets no more

@@ -8,6 +8,7 @@ from __future__ import annotations
 import heapq
 from collections import deque
 from collections.abc import Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from itertools import repeat
 
 from ...coordinator.queues.cell import Marker, MessageState, QueueCell, Tries
@@ -31,6 +32,8 @@ class BlockedGroups:
         self._lanes = {key: Lane(key, batches=batches, marker=marker) for key, marker in cell.markers.items()}
         self._alone: dict[int, Marker] = {}
         """Groups with one message out and none behind it, as most are that `receive` hands out: a lane is made of one once more is to be known."""
+        self.elsewhere: AbstractSet[int] = frozenset()
+        """Hashes of groups that are blocked in a former queue, none of which goes on here."""
         self._given_alone: dict[int, MessageView] = {}
         """Their messages, kept in case they come back."""
         self._due: list[tuple[int, int]] = []
@@ -50,6 +53,21 @@ class BlockedGroups:
 
     def __len__(self) -> int:
         return len(self._lanes) + len(self._alone)
+
+    @property
+    def passes_none(self) -> bool:
+        """Whether fresh messages of all groups may go on."""
+        return not (self.elsewhere or len(self))
+
+    @property
+    def room(self) -> int | None:
+        """The fresh messages of groups blocked elsewhere for whose markers there is room; None: there are no such groups."""
+        return max(0, self._limits.full - len(self)) if self.elsewhere else None
+
+    @property
+    def waits_elsewhere(self) -> bool:
+        """Whether a group waits here as it is blocked in a former queue."""
+        return any(key in self._lanes for key in self.elsewhere)
 
     @property
     def is_calm(self) -> bool:
@@ -93,18 +111,31 @@ class BlockedGroups:
     def __contains__(self, key: int) -> bool:
         return key in self._lanes or key in self._alone
 
-    def pass_by(self, message: MessageView) -> bool:
-        """Whether a fresh message belongs to a blocked group, and is perhaps kept."""
-        lane = self._lane_of(self._hashes.of(message.message_group))
+    def passes(self, key: int) -> bool:
+        """Whether fresh messages of a group are passed by."""
+        return key in self or key in self.elsewhere
+
+    def wait_for(self, elsewhere: AbstractSet[int]) -> None:
+        """Let these groups, which are blocked in a former queue, wait here until they are not any more."""
+        changed, self.elsewhere = self.elsewhere ^ elsewhere, elsewhere
+        for key in changed:
+            if (lane := self._lane_of(key)) is not None:
+                self._active.pop(lane, None)
+                self._changed(lane)
+
+    def pass_by(self, message: MessageView, step: Step) -> None:
+        """Pass a fresh message of a blocked group by, and perhaps keep it."""
+        key = self._hashes.of(message.message_group)
+        lane = self._lane_of(key)
         if lane is None:
-            return False
+            lane = Lane(key, batches=self._limits.batch_of is not None)
+            self.add(lane, Marker(message.offset, message.offset, Tries(MessageState.WAITING, 0)), step=step)
         if lane.known_to is None:
             if self._retained < self._limits.retained:
                 lane.ready.append(message)
                 self._retained += 1
             else:
                 lane.known_to = message.offset
-        return True
 
     def reread(self, messages: Sequence[MessageView], start: int, limit: int, next_fresh: int) -> None:
         """Take all rows of the queue from ``start`` up to ``limit``, read again."""
@@ -315,10 +346,11 @@ class BlockedGroups:
     ) -> Sequence[int]:
         """Give out the first fresh message of each group that has nothing out. Returns the places of the other messages."""
         others: list[int] = []
-        if len(set(keys)) < len(keys) or not (self._alone.keys().isdisjoint(keys) and self._lanes.keys().isdisjoint(keys)):
+        known = (self._alone.keys(), self._lanes.keys(), self.elsewhere)
+        if len(set(keys)) < len(keys) or not all(some.isdisjoint(keys) for some in known):
             free: dict[int, int] = {}
             for place, key in enumerate(keys):
-                if key in free or key in self:
+                if key in free or self.passes(key):
                     others.append(place)
                 else:
                     free[key] = place
@@ -450,6 +482,8 @@ class BlockedGroups:
     def _changed(self, lane: Lane) -> None:
         assert lane.marker is not None, "a blocked group has a marker"
         tries = lane.marker.tries
+        if lane.hash in self.elsewhere and tries.state is not MessageState.OUT:
+            return
         if tries.state is MessageState.SUSPECT:
             self._active[lane] = None
         elif tries.state is MessageState.WAITING:
@@ -468,7 +502,7 @@ class BlockedGroups:
 
     def _is_waiting(self, due_ms: int, key: int) -> bool:
         lane = self._lanes.get(key)
-        if lane is None or lane.marker is None:
+        if lane is None or lane.marker is None or key in self.elsewhere:
             return False
         return lane.marker.tries.state is MessageState.WAITING and lane.marker.tries.due_ms == due_ms
 

@@ -74,7 +74,7 @@ class OpenLanes:
 
     def take(self, messages: LazyMessages, blocked: BlockedGroups, touched: dict[OpenLane, None], step: Step) -> int:
         """Grant fresh messages. Returns how many were passed by."""
-        passed = self._pass_by(messages, blocked) if blocked else []
+        passed = [] if blocked.passes_none else self._pass_by(messages, blocked, step)
         if passed:
             messages = messages.without(set(passed))
             step.listed += passed
@@ -97,11 +97,11 @@ class OpenLanes:
         self._unwritten.clear()
         return waits
 
-    def _pass_by(self, messages: LazyMessages, blocked: BlockedGroups) -> list[int]:
-        passed = [at for at, key in enumerate(self._hashes.of_all(messages.groups())) if key in blocked]
+    def _pass_by(self, messages: LazyMessages, blocked: BlockedGroups, step: Step) -> list[int]:
+        passed = [at for at, key in enumerate(self._hashes.of_all(messages.groups())) if blocked.passes(key)]
         behind = messages.at(passed) if passed else ()
         for message in behind:
-            blocked.pass_by(message)
+            blocked.pass_by(message, step)
         return [message.offset for message in behind]
 
     def _dealt(self, messages: LazyMessages) -> list[tuple[OpenLane, LazyMessages]]:

@@ -8,6 +8,7 @@ from typing import Protocol
 from ...coordinator.groups.record import GroupSettings
 from ...coordinator.queues.cell import QueueCell
 from ...coordinator.queues.offsets import OffsetSet
+from ...coordinator.registry.former_work import FormerWork
 from ...log.message.message import MessageView
 from .blocked_groups import BlockedGroups
 from .tracked_messages import TrackedMessages
@@ -17,6 +18,8 @@ class QueueSchedule(Protocol):
     """A schedule as its queue's processor needs it."""
 
     settings: GroupSettings
+    closed: bool
+    """Whether all messages wait for a former queue."""
     blocked: BlockedGroups
 
     @property
@@ -31,6 +34,10 @@ class QueueSchedule(Protocol):
 
     next_load: int
     next_fresh: int
+
+    def wait_for(self, work: FormerWork) -> None:
+        """Let messages wait for what is left in former queues."""
+        ...
 
     def load(self, messages: Sequence[MessageView], filtered: OffsetSet, limit: int) -> None: ...
 

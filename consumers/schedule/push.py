@@ -14,6 +14,7 @@ from operator import attrgetter
 from ...coordinator.groups.record import DeadLetterPolicy, DeliveryOrder, GroupSettings
 from ...coordinator.queues.cell import Marker, MessageState, QueueCell, Tries
 from ...coordinator.queues.offsets import OffsetSet
+from ...coordinator.registry.former_work import FormerWork
 from ...log.message.message import MessageView
 from ..feed.lazy_messages import LazyMessages
 from ..feed.rows import GroupHashes
@@ -54,6 +55,8 @@ class PushSchedule:
         self._hopeless = False
         """Whether a dead letter waits for room."""
         self._held = False
+        self.closed = False
+        """Whether all messages wait for a former queue."""
         self.next_fresh = max(cell.settled.limit, cell.granted.limit)
         """Neither granted, settled nor listed."""
         self.next_load = self.next_fresh
@@ -69,6 +72,11 @@ class PushSchedule:
         self._loaded.append((LazyMessages.of(messages), filtered, limit))
         self.next_load = limit
         self.in_memory += len(messages)
+
+    def wait_for(self, work: FormerWork) -> None:
+        """Let messages wait for what is left in former queues."""
+        self.closed = work.queue is not None
+        self.blocked.wait_for(work.blocked.keys())
 
     def report(self, *runs: LaneRun) -> None:
         self._reported.update(dict.fromkeys(runs))
@@ -95,7 +103,9 @@ class PushSchedule:
         tracked = len(self.blocked) + len(self.tracked) + len(cell.dead_letters.assigned)
         if self.tracked.suspects or self._waves or tracked >= self._limits.tracked:
             return 0
-        return max(0, self._limits.window - (self.next_load - cell.settled.floor))
+        room = max(0, self._limits.window - (self.next_load - cell.settled.floor))
+        markers = self.blocked.room
+        return room if markers is None else max(0, min(room, markers - (self.next_load - self.next_fresh)))
 
     def missing(self, now_ms: int) -> list[int]:
         """Suspects and due messages that are not in memory."""

@@ -16,6 +16,7 @@ from ...coordinator.groups.record import DeadLetterPolicy, DeliveryOrder, GroupS
 from ...coordinator.queues.cell import Marker, MessageState, QueueCell, Tries
 from ...coordinator.queues.offsets import OffsetSet
 from ...coordinator.queues.receipt_handle import ReceiptHandle, SealedHandles
+from ...coordinator.registry.former_work import FormerWork
 from ...log.message.message import MessageView
 from ..feed.rows import GroupHashes
 from ..limits import QueueLimits
@@ -141,6 +142,8 @@ class ReceiveSchedule:
         self.tracked = ReceivedMessages(cell, retained=limits.retained)
         self._loaded: deque[_Chunk] = deque()
         self._earliest = 0
+        self.closed = False
+        """Whether all messages wait for a former queue."""
         self.next_fresh = max(cell.settled.limit, cell.granted.limit)
         self.next_load = self.next_fresh
         self.in_memory = 0
@@ -152,6 +155,11 @@ class ReceiveSchedule:
         self._loaded.append(_Chunk(messages, filtered, limit))
         self.next_load = limit
         self.in_memory += len(messages)
+
+    def wait_for(self, work: FormerWork) -> None:
+        """Let messages wait for what is left in former queues."""
+        self.closed = work.queue is not None
+        self.blocked.wait_for(work.blocked.keys())
 
     def reread(self, messages: Iterable[MessageView], start: int, limit: int) -> None:
         messages = list(messages)
@@ -199,6 +207,8 @@ class ReceiveSchedule:
 
     def available(self, now_ms: int) -> int:
         """The messages that a receive might get now, perhaps fewer."""
+        if self.closed:
+            return 0
         if self.is_calm:
             return self.in_memory
         if not self.tracked.all_suspects_loaded:
@@ -211,6 +221,8 @@ class ReceiveSchedule:
     def plan(self, now_ms: int, wants: Sequence[ReceiveRequest] = ()) -> tuple[Step, list[list[MessageView]]]:
         """A step, and the messages for each want once it is durable; to be carried out, or the schedule given up."""
         step, given = Step(), [_Given(want, want.most) for want in wants]
+        if self.closed:
+            return step, [[] for _ in wants]
         if self.is_calm:  # mostly there is nothing but fresh messages
             for one in given:
                 self._give_fresh(one, step)
@@ -305,7 +317,7 @@ class ReceiveSchedule:
     def _give_fresh(self, given: _Given, step: Step) -> None:
         while given.left and self._loaded and not self.tracked.suspects:
             chunk = self._loaded[0]
-            while given.left and (messages := chunk.take(given.left)):
+            while (most := self._most_fresh(given)) and (messages := chunk.take(most)):
                 self.in_memory -= len(messages)
                 if self._orderly:
                     self._give_groups(messages, given, step)
@@ -315,6 +327,10 @@ class ReceiveSchedule:
             self._pass_filtered(step)
             if chunk:
                 return
+
+    def _most_fresh(self, given: _Given) -> int:
+        room = self.blocked.room
+        return given.left if room is None else min(given.left, room)
 
     def _give_groups(self, messages: Sequence[MessageView], given: _Given, step: Step) -> None:
         blocked = self.blocked
@@ -327,7 +343,7 @@ class ReceiveSchedule:
                     blocked.hand_out_behind(messages[place], given.want, step)
                     passed.remove(place)
                 else:
-                    blocked.pass_by(messages[place])
+                    blocked.pass_by(messages[place], step)
             step.listed += [messages[place].offset for place in others if place in passed]
             taken = [place for place in range(len(keys)) if place not in passed]
             messages, keys = [messages[place] for place in taken], [keys[place] for place in taken]

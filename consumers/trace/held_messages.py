@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -36,16 +36,20 @@ class HeldMessage:
     stored: datetime | None
 
 
-async def held_messages(reader: Reader, topic: str, queue: int, cell: QueueCell, *, most: int) -> list[HeldMessage]:
-    """The oldest ``most`` in the cell."""
-    chosen = sorted(_held(cell), key=lambda one: one[0])[:most]
+async def held_messages(
+    reader: Reader, topic: str, queue: int, cell: QueueCell, *, most: int, elsewhere: Container[int] = ()
+) -> list[HeldMessage]:
+    """The oldest ``most`` in the cell. Message groups blocked ``elsewhere``, in a former queue, have none here."""
+    chosen = sorted(_held(cell, elsewhere), key=lambda one: one[0])[:most]
     rows = await rows_at(reader, queue, [offset for offset, _, _ in chosen]) if chosen else {}
     return [_held_up(topic, queue, offset, tries, blocks, rows.get(offset, {})) for offset, tries, blocks in chosen]
 
 
-def _held(cell: QueueCell) -> Iterator[tuple[int, Tries, bool]]:
+def _held(cell: QueueCell, elsewhere: Container[int]) -> Iterator[tuple[int, Tries, bool]]:
     yield from ((offset, tries, False) for offset, tries in cell.tries.items() if tries.state in _HELD)
-    yield from ((one.head, one.tries, True) for one in cell.markers.values() if one.tries.state in _HELD)
+    for group, one in cell.markers.items():
+        if one.tries.state in _HELD and group not in elsewhere:
+            yield one.head, one.tries, True
 
 
 def _held_up(topic: str, queue: int, offset: int, tries: Tries, blocks: bool, row: dict[str, object]) -> HeldMessage:

@@ -14,13 +14,14 @@ from ...coordinator.groups.record import GroupProtocol, GroupRecord
 from ...coordinator.operators.classic_queues import read_classic
 from ...coordinator.operators.operators import read_cell
 from ...coordinator.queues.cell import QueueCell
+from ...coordinator.registry.former_work import NOTHING, FormerWork, left_before
 from ...coordinator.registry.spill_objects import SpillObjects
 from ...log.filter.filters import parse_filter
 from ...log.lake import LogLake
 from ...log.message.message import from_ms
 from ...log.topic.topics import Topic
 from ..feed.rows import group_hash
-from .status import DeliveryState, StoredStatus, committed_status, status_of
+from .status import DeliveryState, StoredStatus, after_former_queues, committed_status, status_of
 from .trace import GroupTrace
 
 _AT_ONCE = 8
@@ -54,6 +55,8 @@ class GroupCell:
     record: GroupRecord
     queue: int
     cell: QueueCell
+    left: FormerWork = NOTHING
+    """What is to be done in former queues first."""
 
     def head(self, message_group: str | None) -> int | None:
         marker = self.cell.markers.get(group_hash(message_group, self.record.secret))
@@ -65,8 +68,8 @@ async def cells_of(
 ) -> list[GroupCell]:
     """Raises `DataDamaged`."""
     name = topic.paths.topic
-    known = await coordination.groups.all()
-    records = {group: known.get(group) or await coordination.groups.get(group) for group in groups}
+    stored = await coordination.groups.all()
+    records = {group: stored.get(group) or await coordination.groups.get(group) for group in groups}
     gate = asyncio.Semaphore(_AT_ONCE)
 
     async def of_kafka(group: str, record: GroupRecord) -> list[GroupCell]:
@@ -74,18 +77,18 @@ async def cells_of(
         return [GroupCell(group=group, record=record, queue=queue, cell=found[queue]) for queue in queues if queue in found]
 
     async def one(group: str, record: GroupRecord, queue: int) -> GroupCell:
-        if record.positions[name].life < topic.life:  # made again: the first member that sees it begins there
-            record = record.begun(name, (0,) * topic.settings.queues, topic.life)
         async with gate:
             spilled = SpillObjects(lake.store, lake.runtime, group, name, queue)
             cell = await spilled.whole(await read_cell(coordination.cells, group, record, name, queue))
-        return GroupCell(group=group, record=record, queue=queue, cell=cell)
+            left = await left_before(coordination.cells, group, record, topic, queue)
+        return GroupCell(group=group, record=record, queue=queue, cell=cell, left=left)
 
-    begun = sorted((group, record) for group, record in records.items() if name in record.positions)
+    known = {group: record for group, record in sorted(records.items()) if name in record.positions}
+    begun = [(group, record.following(name, topic.life, topic.settings.queues)) for group, record in known.items()]
     native = [(group, record) for group, record in begun if record.protocol is not GroupProtocol.KAFKA]
     found = list(await asyncio.gather(*(one(group, record, queue) for group, record in native for queue in queues)))
     for group, record in begun:
-        if record.protocol is GroupProtocol.KAFKA and record.positions[name].life == topic.life:
+        if record.protocol is GroupProtocol.KAFKA and known[group].positions[name].life == topic.life:
             found += await of_kafka(group, record)
     return sorted(found, key=lambda one: one.group)
 
@@ -102,7 +105,8 @@ def traced(seen: GroupCell, topic: Topic, message_group: str | None, rows: pa.Ta
     def status(offset: int, *, passes: bool) -> StoredStatus:
         if record.protocol is GroupProtocol.KAFKA:
             return committed_status(cell, offset)
-        return status_of(cell, offset, lane=lane, begun_at=begun_at, passes=passes)
+        found = status_of(cell, offset, lane=lane, begun_at=begun_at, passes=passes)
+        return after_former_queues(found, seen.left, lane=lane)
 
     found = {offset: status(offset, passes=offset in passing) for offset in sorted(rows["offset"].to_pylist())}
     left = [offset for offset, one in found.items() if one.fate not in _DONE]
@@ -122,6 +126,7 @@ def traced(seen: GroupCell, topic: Topic, message_group: str | None, rows: pa.Ta
             failed_attempts=head.failed_attempts,
             due=None if head.due_ms is None else from_ms(head.due_ms),
             behind=head.behind,
+            former_queue=head.former_queue,
         )
     return MessageGroupTrace(
         group=group,

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from ...coordinator.queues.cell import MessageState, QueueCell, Tries
+from ...coordinator.registry.former_work import FormerWork
 
 
 class DeliveryState(StrEnum):
@@ -23,6 +24,8 @@ class DeliveryState(StrEnum):
     """The message was in flight in a worker that died, and is run again in small company."""
     BEHIND = "behind"
     """An earlier message of its message group, at ``behind``, holds it up."""
+    FORMER_QUEUE = "waits for a former queue"
+    """The message waits for earlier ones in the queue that its message group had before the topic got more."""
     PARKED = "parked"
     """The message used up its attempts, and its message group stands still until an operator acts."""
     GIVEN_UP = "given up"
@@ -51,6 +54,8 @@ class StoredStatus:
     due_ms: int | None = None
     """WAITING: when it is run again. RECEIVED: when it comes back."""
     behind: int | None = None
+    former_queue: int | None = None
+    """FORMER_QUEUE: that queue."""
 
 
 _OF_STATES = {
@@ -84,6 +89,14 @@ def status_of(cell: QueueCell, offset: int, *, lane: int, begun_at: int, passes:
     if offset not in cell.settled:
         return StoredStatus(fate=DeliveryState.FRESH, attempts=0, failed_attempts=0)
     return StoredStatus(fate=DeliveryState.PASSED_OVER if offset < begun_at else DeliveryState.SETTLED)
+
+
+def after_former_queues(found: StoredStatus, left: FormerWork, *, lane: int) -> StoredStatus:
+    """The status where that much is left to be done in former queues first."""
+    queue = left.blocked.get(lane) if left.queue is None else left.queue
+    if queue is None or found.fate not in (DeliveryState.FRESH, DeliveryState.WAITING, DeliveryState.BEHIND):
+        return found
+    return StoredStatus(fate=DeliveryState.FORMER_QUEUE, attempts=0, failed_attempts=0, former_queue=queue)
 
 
 def committed_status(cell: QueueCell, offset: int) -> StoredStatus:

@@ -16,6 +16,7 @@ from ...coordinator.groups.record import GroupProtocol, GroupRecord
 from ...coordinator.operators.classic_queues import read_classic
 from ...coordinator.operators.operators import read_cell
 from ...coordinator.registry.broadcast_progress import read_progress
+from ...coordinator.registry.former_work import left_before
 from ...coordinator.registry.spill_objects import SpillObjects
 from ...coordinator.timers.cell.cell import timer_cells
 from ...coordinator.timers.tracing import DelayState, DelayTrace, delay_of
@@ -41,7 +42,7 @@ from ...log.topic.topics import Topic
 from ..dead_letters.redrive_cell import RedriveStates
 from ..dead_letters.writer import REDRIVE_OFFSET, Origin, is_redriven, origin_of
 from ..feed.rows import group_hash
-from .status import DeliveryState, committed_status, status_of
+from .status import DeliveryState, after_former_queues, committed_status, status_of
 
 T = TypeVar("T")
 
@@ -68,6 +69,8 @@ class GroupTrace:
     """WAITING: when it is run again. RECEIVED: when it comes back."""
     behind: int | None = None
     """BEHIND: the offset that its message group stands at."""
+    former_queue: int | None = None
+    """FORMER_QUEUE: the queue that its message group had before, with earlier messages that are not settled."""
     dead_letter: int | None = None
     """DEAD_LETTER: its offset in the group's dead-letter queue."""
 
@@ -270,21 +273,21 @@ class _Tracing:
     async def _group(
         self, group: str, record: GroupRecord, topic: Topic, message: MessageView, letters: Mapping[_DeadLetterKey, int]
     ) -> GroupTrace | None:
-        name, life = message.topic, topic.life
-        if record.positions[name].life < life:  # made again: the first member that sees it begins there
-            record = record.begun(name, (0,) * topic.settings.queues, life)
+        name = message.topic
+        record = record.following(name, topic.life, topic.settings.queues)
         if record.protocol is GroupProtocol.KAFKA:
             return await self._kafka_group(group, record, message)
         spilled = SpillObjects(self._lake.store, self._lake.runtime, group, name, message.queue)
         cell = await spilled.whole(await read_cell(self._cells, group, record, name, message.queue))
-        schema = topic.tail.state.schema
+        schema, lane = topic.tail.state.schema, group_hash(message.message_group, record.secret)
         found = status_of(
             cell,
             message.offset,
-            lane=group_hash(message.message_group, record.secret),
+            lane=lane,
             begun_at=record.positions[name].offsets[message.queue],
             passes=parse_filter(record.settings.filter_of(name)).apply(_row(message, schema), schema).num_rows == 1,
         )
+        found = after_former_queues(found, await left_before(self._cells, group, record, topic, message.queue), lane=lane)
         letter = letters.get((group, name, message.queue, message.offset))
         return GroupTrace(
             group=group,
@@ -296,6 +299,7 @@ class _Tracing:
             failed_attempts=found.failed_attempts,
             due=None if found.due_ms is None else from_ms(found.due_ms),
             behind=found.behind,
+            former_queue=found.former_queue,
             dead_letter=letter,
         )
 
@@ -323,7 +327,7 @@ class _Tracing:
         progress = await read_progress(self._cells, key)
         if progress is None or progress.life != topic.life:
             return None
-        following = progress.offsets[message.queue]
+        following = progress.of(message.queue)
         return MemberTrace(group=group, member=member, next_offset=following, delivered=message.offset < following)
 
     async def _delay(self, topic: Topic, message: MessageView) -> DelayTrace | None:

@@ -49,10 +49,10 @@ class CommittedPositions(StoredForm, frozen=True):
 
 def caught_up(found: CommittedPositions, position: Position) -> CommittedPositions:
     """The positions with all resets carried out. The same value when none is left."""
-    if found.since != position.since or len(found.generations) != len(position.generations):
-        found = CommittedPositions(
-            epoch=found.epoch, since=position.since, generations=(position.since,) * len(position.generations)
-        )
+    if found.since != position.since:
+        found = CommittedPositions(epoch=found.epoch, since=position.since)
+    if (more := len(position.generations) - len(found.generations)) > 0:
+        found = replace(found, generations=(*found.generations, *(position.since,) * more))
     ordered = {
         queue: CommittedPosition(position.offsets[queue])
         for queue, generation in enumerate(position.generations)
@@ -60,7 +60,7 @@ def caught_up(found: CommittedPositions, position: Position) -> CommittedPositio
     }
     if not ordered:
         return found
-    generations = tuple(map(max, found.generations, position.generations))
+    generations = (*map(max, found.generations, position.generations), *found.generations[len(position.generations) :])
     return replace(found, generations=generations, queues={**found.queues, **ordered})
 
 

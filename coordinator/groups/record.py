@@ -270,6 +270,29 @@ class GroupRecord:
         others = {name: queues for name, queues in self.former_queues.items() if name != topic}
         return replace(self._at(topic, position, self.commands_elsewhere(topic, range(len(offsets)))), former_queues=others)
 
+    def extended(self, topic: str, queues: int) -> GroupRecord:
+        """The record with positions for so many queues of a topic at least, new ones at their first message. The same record if it has them."""
+        known = self.positions[topic]
+        more = queues - len(known.offsets)
+        if more <= 0:
+            return self
+        # Cells of a former life of topic or group may be left under these numbers. Kafka's queues have no position until it is committed.
+        generation = known.since if self.protocol is GroupProtocol.KAFKA else self.generations
+        position = replace(
+            known,
+            offsets=(*known.offsets, *(0,) * more),
+            generations=(*known.generations, *(generation,) * more),
+            queues_max=known.queues_max if known.queues_max > queues else 0,
+        )
+        return self._at(topic, position, self.commands)
+
+    def following(self, topic: str, life: int, queues: int) -> GroupRecord:
+        """The record as members leave it that see a topic so: a later life is begun anew, and a topic that grew has positions for all queues."""
+        known = self.positions[topic]
+        if known.life < life:
+            return self.begun(topic, (0,) * queues, life)
+        return self.extended(topic, queues) if known.life == life else self
+
     def reset(self, topic: str, offsets: Mapping[int, int]) -> GroupRecord:
         """The record with these offsets in the next generation."""
         old = self.positions[topic]

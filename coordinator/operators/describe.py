@@ -9,6 +9,7 @@ from datetime import timedelta
 from ...log.limits import shown
 from ..groups.record import GroupProtocol, GroupSettings
 from ..queues.cell import MessageState, QueueCell, Tries
+from ..registry.former_work import NOTHING, FormerWork
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +45,17 @@ class QueueProgress:
     """Messages given up whose dead letter is not known to be durable."""
     lost_letters: int
     """Messages without a dead letter for ever: retention or the topic's deletion took them first."""
+    waits_for: int | None = None
+    """The queue that its message groups had before the topic got more, whose messages come first. None: those are done, or behind a failed one."""
+    waiting_groups: int = 0
+    """Message groups that wait as one of their messages failed, or is in flight, in a queue that they had before."""
+
+    @property
+    def waits_text(self) -> str:
+        """``waits for queue 1``; empty where no message waits for a former queue."""
+        if self.waits_for is not None:
+            return f"waits for queue {self.waits_for}" if self.lag else ""
+        return f"message groups that wait for a former queue: {self.waiting_groups}" if self.waiting_groups else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,9 +131,16 @@ def oldest_unsettled(cell: QueueCell, earliest: int, following: int) -> int | No
 
 
 def queue_progress(
-    topic: str, queue: int, cell: QueueCell, *, earliest: int, following: int | None, lag_time: timedelta
+    topic: str,
+    queue: int,
+    cell: QueueCell,
+    *,
+    earliest: int,
+    following: int | None,
+    lag_time: timedelta,
+    left: FormerWork = NOTHING,
 ) -> QueueProgress:
-    """Messages from ``earliest`` up to ``following`` are kept."""
+    """Messages from ``earliest`` up to ``following`` are kept; ``left`` is to be done in former queues."""
     lag = 0
     if following is not None:
         unsettled = cell.settled.gaps(following)
@@ -131,7 +150,7 @@ def queue_progress(
             + cell.count_spilled
             + len(cell.markers)
         )
-    markers = [marker.tries for marker in cell.markers.values()]
+    markers = [marker.tries for group, marker in cell.markers.items() if group not in left.blocked]
 
     def count(chosen: Callable[[Tries], bool]) -> int:
         return sum(map(chosen, cell.tries.values())) + sum(map(chosen, markers))
@@ -153,4 +172,6 @@ def queue_progress(
         interrupted=count(lambda tries: tries.state is MessageState.SUSPECT),
         dead_letters=len(cell.dead_letters.assigned),
         lost_letters=cell.dead_letters.lost,
+        waits_for=left.queue,
+        waiting_groups=len(cell.markers) - len(markers),
     )

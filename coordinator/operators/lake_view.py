@@ -28,6 +28,7 @@ from ..groups.record import GroupProtocol, GroupRecord
 from ..queues.cell import QueueCell, removed_queue
 from ..queues.codec import decode_cell
 from ..queues.commands import begin, caught_up
+from ..registry.former_work import NOTHING, FormerWork, works_left
 from ..workers.lease import Heartbeat, Sighting, decode_heartbeat, is_expired, sighting_of
 from ..workers.liveness import WorkerState, WorkerStatus, state_of
 from .classic_queues import ClassicLook, keys_of
@@ -136,6 +137,8 @@ class _Claim:
     topic: str
     cells: Mapping[int, QueueCell]
     former: tuple[QueueCell, ...] = ()
+    left: Mapping[int, FormerWork] = field(default_factory=dict)
+    """What is to be done in former queues first, by queue."""
     members: frozenset[str] | None = None
     """The members of a group of Kafka's clients. None: the heartbeats of workers name them."""
 
@@ -281,9 +284,7 @@ class LakeView:
         return found
 
     def _claim(self, group: str, record: GroupRecord, name: str, topic: Topic) -> _Claim:
-        if record.positions[name].life < topic.life:
-            # The topic was made again: the first member that sees it begins there.
-            record = record.begun(name, (0,) * topic.settings.queues, topic.life)
+        record = record.following(name, topic.life, topic.settings.queues)
         if record.protocol is GroupProtocol.KAFKA:
             stored = {key: _raised(self._stored[key]) for key in keys_of(group, record) if key in self._stored}
             look = ClassicLook.of(group, record, stored)
@@ -294,9 +295,9 @@ class LakeView:
             cell = self._cell(queue_key(group, name, queue)) or begin(position, queue)
             cells.append(caught_up(cell, record, name, queue, letters_max=float("inf")))
         former = [self._cell(queue_key(group, name, queue)) for queue in range(len(position.offsets), position.queues_max)]
-        return _Claim(
-            group, name, dict(enumerate(cells)), tuple(removed_queue(one, position.since) for one in former if one is not None)
-        )
+        removed = tuple(removed_queue(one, position.since) for one in former if one is not None)
+        found = dict(enumerate(cells))
+        return _Claim(group, name, found, removed, works_left(topic.tail.state.growths, record, name, found))
 
     # --- Topics -----------------------------------------------------------------------------------------------------------------
 
@@ -421,7 +422,13 @@ class LakeView:
         for queue, offset in oldest.items():
             earliest, following = end.offsets[queue]
             stood = queue_progress(
-                claim.topic, queue, claim.cells[queue], earliest=earliest, following=following, lag_time=timedelta()
+                claim.topic,
+                queue,
+                claim.cells[queue],
+                earliest=earliest,
+                following=following,
+                lag_time=timedelta(),
+                left=claim.left.get(queue, NOTHING),
             )
             stored_ms = None if offset is None else end.times[queue].stored_ms(offset, now_ms)
             lag_ms = 0 if offset is None else None if stored_ms is None else max(0, now_ms - stored_ms)

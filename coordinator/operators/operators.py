@@ -7,7 +7,7 @@ import logging
 import math
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Unpack
 
@@ -37,6 +37,7 @@ from ..groups.record import (
 from ..queues.cell import QueueCell, removed_queue
 from ..queues.codec import decode_cell
 from ..queues.commands import begin, caught_up
+from ..registry.former_work import NOTHING, FormerWork, works_left
 from ..workers.liveness import WorkerState, WorkerStatus, watch_workers, workers, workers_of
 from .classic_queues import ClassicLook, read_classic
 from .describe import GroupDescription, QueueProgress, oldest_unsettled, queue_progress
@@ -55,6 +56,8 @@ class _View:
     topic: Topic | None
     cells: Mapping[int, QueueCell]
     removed: tuple[QueueCell, ...]
+    left: Mapping[int, FormerWork] = field(default_factory=dict)
+    """What is to be done in former queues first, by queue."""
 
 
 class Operators:
@@ -239,9 +242,8 @@ class Operators:
         return list(await asyncio.gather(*map(view, names)))
 
     def _view(self, group: str, record: GroupRecord, topic: Topic | None, name: str, cells: Mapping[str, StoredCell]) -> _View:
-        if topic is not None and record.positions[name].life < topic.life:
-            # The topic was made again: the first member that sees it begins there.
-            record = record.begun(name, (0,) * topic.settings.queues, topic.life)
+        if topic is not None:
+            record = record.following(name, topic.life, topic.settings.queues)
         position = record.positions[name]
 
         def cell(queue: int) -> QueueCell | None:
@@ -255,7 +257,9 @@ class Operators:
         gone = (
             removed_queue(cell(queue) or QueueCell(), position.since) for queue in range(len(position.offsets), position.queues_max)
         )
-        return _View(name, topic, dict(enumerate(present)), tuple(gone))
+        found = dict(enumerate(present))
+        left = {} if topic is None else works_left(topic.tail.state.growths, record, name, found)
+        return _View(name, topic, found, tuple(gone), left)
 
     async def _classic(self, group: str, record: GroupRecord) -> ClassicLook:
         return await read_classic(self._coordination.cells, group, record)
@@ -296,6 +300,7 @@ class Operators:
                 earliest=offsets[queue][0],
                 following=offsets[queue][1],
                 lag_time=ages.get(queue, timedelta()),
+                left=view.left.get(queue, NOTHING),
             )
             for queue, cell in view.cells.items()
         ]
@@ -326,9 +331,11 @@ class Operators:
                     error.hint = f"the group is named before the topic, and {topic} is a group"
             raise
         opened = await self._lake.topic(topic)
+        if queues is not None:
+            await opened.tail.catch_up()  # the topic may have got them a moment ago
         offsets = await self._reader(opened).resolve(to, queues=queues)
-        life = opened.life
-        await self._groups.reset(group, topic, life, opened.settings.queues, offsets)
+        count = len(offsets) if queues is None else opened.settings.queues
+        await self._groups.reset(group, topic, opened.life, count, offsets)
         return offsets
 
     async def release(
@@ -395,8 +402,8 @@ class Operators:
 
 
 def _classic_view(look: ClassicLook, record: GroupRecord, name: str, topic: Topic | None) -> _View:
-    if topic is not None and record.positions[name].life < topic.life:  # as of any group
-        record = record.begun(name, (0,) * topic.settings.queues, topic.life)
+    if topic is not None:
+        record = record.following(name, topic.life, topic.settings.queues)
     return _View(name, topic, look.queues(record, name), ())
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 
 from ...log.errors import RetryError, TopicDeleted, UnknownOutcome
@@ -30,6 +30,9 @@ class Assignment:
     @property
     def keepers(self) -> dict[Queue, QueueKeeper]:
         return unended(self._keepers)
+
+    def consume(self, queues: Mapping[str, int]) -> None:
+        """Topics may have more queues; others than those that were asked for are not taken."""
 
     def wake(self) -> None:
         """End the rest."""

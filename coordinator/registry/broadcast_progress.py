@@ -29,7 +29,10 @@ class BroadcastProgress:
     life: int
     """The entry that created the topic."""
     offsets: tuple[int, ...]
-    """The next offset by queue."""
+    """The next offset by queue, of the queues that the member has seen."""
+
+    def of(self, queue: int) -> int:
+        return self.offsets[queue] if queue < len(self.offsets) else 0
 
 
 class MemberProgress:

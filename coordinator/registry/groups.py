@@ -178,14 +178,16 @@ class GroupRegistry:
 
     # --- Positions --------------------------------------------------------------------------------------------------------------
 
-    async def begin(self, group: str, topic: str, life: int, resolve: Callable[[], Awaitable[tuple[int, ...]]]) -> GroupRecord:
-        """The record with a position on a topic: an existing one, or the result of ``resolve``.
+    async def begin(
+        self, group: str, topic: str, life: int, resolve: Callable[[], Awaitable[tuple[int, ...]]], *, queues: int = 0
+    ) -> GroupRecord:
+        """The record with a position on a topic, for so many ``queues`` at least: an existing one, or the result of ``resolve``.
 
         ``life`` is the entry that created the topic. On a remade topic the group begins at the first message. One member resolves for all. Raises
         `GroupNotFound`, and `TopicDeleted` when the group knows a later topic.
         """
         record = await self.get(group)
-        if topic in record.positions and record.positions[topic].life == life:
+        if topic in record.positions and record.positions[topic].life == life and record.extended(topic, queues) is record:
             await self._part(group, topic, record.positions[topic])
             return record
         offsets = await resolve()
@@ -195,7 +197,7 @@ class GroupRegistry:
             if known is None:
                 return before.begun(topic, offsets, life)
             check_life(topic, known=known.life, life=life)
-            return before if known.life == life else before.begun(topic, (0,) * len(offsets), life)
+            return before.following(topic, life, max(queues, len(offsets)))
 
         record = await self.update(group, begun)
         await self._part(group, topic, record.positions[topic])
@@ -227,7 +229,9 @@ class GroupRegistry:
         return lost
 
     async def reset(self, group: str, topic: str, life: int, queues: int, offsets: Mapping[int, int]) -> GroupRecord:
-        """Begin a new generation at these offsets, or of all ``queues`` of a new topic; see `Operators.reset`."""
+        """Begin a new generation at these offsets, or of all ``queues`` of a new topic; see `Operators.reset`. With offsets of all queues, those that
+        the topic got meanwhile begin at their first message, which came later.
+        """
         first: list[GroupRecord] = []
         taken = await self._queue_cells(group, [(topic, queue) for queue in offsets])
         committed = await self._cells.read(key := positions_key(group, topic))
@@ -242,7 +246,8 @@ class GroupRegistry:
             if first and known is not None and _is_reset_so(known, first[0].positions[topic], offsets):
                 return before  # carried out, and then another wrote
             if known is not None and known.life == life:
-                after = before.reset(topic, offsets)
+                later = range(queues, len(known.offsets)) if len(offsets) == queues else ()
+                after = before.extended(topic, queues).reset(topic, {**offsets, **dict.fromkeys(later, 0)})
             elif before.protocol is GroupProtocol.KAFKA:  # queues without a position are as good as any
                 after = before.begun(topic, (0,) * queues, life).reset(topic, offsets)
             elif len(offsets) == queues:
@@ -373,7 +378,7 @@ def _settled_bytes(record: GroupRecord) -> int:
 
 
 def _is_reset_so(position: Position, tried: Position, queues: Iterable[int]) -> bool:
-    return position.life == tried.life and all(
+    return (position.life, len(position.offsets)) == (tried.life, len(tried.offsets)) and all(
         (position.offsets[queue], position.generations[queue]) == (tried.offsets[queue], tried.generations[queue])
         for queue in queues
     )

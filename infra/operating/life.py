@@ -272,6 +272,9 @@ _FATES: dict[DeliveryState, Callable[[GroupTrace], str]] = {
     DeliveryState.BEHIND: lambda one: (
         f"held up by offset {one.behind:,} of its message group" if one.behind is not None else "held up"
     ),
+    DeliveryState.FORMER_QUEUE: lambda one: (
+        f"waits for its message group's earlier messages in queue {one.former_queue}" if one.former_queue is not None else "waits"
+    ),
     DeliveryState.PARKED: lambda one: "parked until an operator releases or skips it",
     DeliveryState.GIVEN_UP: lambda one: "given up, its dead letter is being written",
     DeliveryState.DEAD_LETTER: lambda one: f"dead letter {one.dead_letter:,}",

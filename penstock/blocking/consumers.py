@@ -205,7 +205,8 @@ class BroadcastConsumer(ConsumerFace[AsyncBroadcastConsumer]):
 
     Use it in a ``with`` block, or close it: that lets running handlers end, and saves its progress.
 
-    Messages of one queue come one after the other, different queues side by side. A listener that fails, raises or runs longer than
+    Messages of one queue come one after the other, different queues side by side. A queue that the topic got later begins once the messages before
+    it are done that its message groups had in their former queue. A listener that fails, raises or runs longer than
     ``consume_timeout`` is logged, and the message counts as done. Progress is saved every second and on close: after a crash the messages of the last
     second come again, as do messages whose handlers outlast the close. A later consumer of the name ends this one with `FencedError`.
     """

@@ -80,7 +80,7 @@ def test_with_another_filter_what_the_former_one_left_out_of_a_blocked_group_is_
 def test_with_another_filter_what_is_given_out_is_not_read_again() -> None:
     some = blocked({})
     hand_out(some, message(5, "a"), Step())
-    assert some.pass_by(message(7, "a"))
+    some.pass_by(message(7, "a"), Step())
     some.filtered_anew()
     some.adopt(QueueCell(settled=SettledOffsets(8), markers={A: Marker(6, 6, Tries(MessageState.WAITING))}))
     assert some.reread_from(0, 8) == 6
@@ -132,7 +132,7 @@ def test_what_comes_after_all_was_read_again_is_kept() -> None:
     some = blocked({A: waiting(0)})
     some.reread_from(0, 5)
     some.reread([message(0, "a")], 0, 5, 5)
-    assert some.pass_by(message(5, "a"))
+    some.pass_by(message(5, "a"), Step())
     assert (some.retained, some.reread_from(0, 6)) == (2, None)
 
 
@@ -140,7 +140,7 @@ def test_a_fresh_message_that_there_is_no_room_for_is_read_again() -> None:
     some = blocked({A: waiting(0)}, retained=1)
     some.reread_from(0, 5)
     some.reread([message(0, "a")], 0, 5, 5)
-    assert some.pass_by(message(5, "a"))
+    some.pass_by(message(5, "a"), Step())
     (lane,) = some.due(0, Step(), 6)
     assert (some.retained, lane.known_to) == (1, 5)
 
@@ -189,7 +189,7 @@ def test_together_are_given_out_the_first_of_each_group_that_is_free() -> None:
 def test_a_group_holds_back_what_is_behind_what_was_given_out_of_it(later: str, holds: bool) -> None:
     some = blocked({B: waiting(0)})
     hand_out(some, message(5, "a"), Step())
-    assert some.pass_by(message(7, later))
+    some.pass_by(message(7, later), Step())
     assert some.holds_back(8) is holds
 
 

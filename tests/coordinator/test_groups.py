@@ -102,6 +102,28 @@ def test_every_reset_begins_a_generation_of_its_queues() -> None:
     assert again.begun("orders", (0, 0, 0), 9).positions["orders"] == Position((0, 0, 0), (4, 4, 4), 9, since=4)
 
 
+def test_queues_that_a_topic_got_later_begin_at_their_first_message_in_a_generation_of_their_own() -> None:
+    record = GroupRecord(settings=GroupSettings()).begun("orders", (5, 7), 3)
+    grown = record.extended("orders", 4)
+    assert grown.positions["orders"] == Position((5, 7, 0, 0), (0, 0, 1, 1), 3)
+    assert grown.extended("orders", 4) is grown
+    assert grown.extended("orders", 2) is grown
+    assert grown.reset("orders", {0: 1, 3: 2}).positions["orders"] == Position((1, 7, 0, 2), (2, 0, 1, 2), 3)
+
+
+def test_a_topic_that_grows_has_queues_again_that_only_a_former_one_had() -> None:
+    record = GroupRecord(settings=GroupSettings()).begun("orders", (0,) * 6, 3).begun("orders", (0, 0), 9)
+    assert record.extended("orders", 4).positions["orders"] == Position((0,) * 4, (1, 1, 2, 2), 9, since=1, queues_max=6)
+    assert record.extended("orders", 8).positions["orders"].queues_max == 0
+
+
+def test_a_record_follows_the_topic_as_it_is_seen() -> None:
+    record = GroupRecord(settings=GroupSettings()).begun("orders", (5, 7), 3)
+    assert record.following("orders", 3, 4) == record.extended("orders", 4)
+    assert record.following("orders", 2, 4) is record
+    assert record.following("orders", 9, 3) == record.begun("orders", (0, 0, 0), 9)
+
+
 def test_a_reset_makes_commands_to_its_queues_void_and_no_others() -> None:
     record = GroupRecord(settings=GroupSettings()).begun("orders", (0, 0), 0).begun("events", (0,), 0)
     parked = {("orders", 0): {4: 17}, ("orders", 1): {9: 17, 3: 17}, ("events", 0): {1: 17}}

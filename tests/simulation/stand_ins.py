@@ -19,6 +19,9 @@ _TESTS: Mapping[str, Mapping[str, str]] = {
         "test_of_one_receive_the_earlier_message_is_given_up_first": "repeating:refused-in-order",
         "test_a_message_given_up_is_a_dead_letter_once_and_its_group_goes_on": "repeating:letters-noticed",
     },
+    "tests/consumers/test_growth.py": {
+        "test_a_parked_message_group_waits_in_its_new_queue_and_nobody_else_does": "consumers:growth-passed-by",
+    },
     "tests/consumers/test_lives.py": {
         "test_a_member_that_has_not_heard_of_the_topic_s_end_settles_nothing_of_the_next_one": "consumers:lives-view",
         "test_dead_letters_of_queues_that_the_next_topic_has_not_are_told_as_lost": "consumers:lives-queues",
@@ -54,6 +57,14 @@ _TESTS: Mapping[str, Mapping[str, str]] = {
     },
     "tests/coordinator/test_acknowledging.py": {
         "test_a_refused_acknowledgement_leaves_the_cell_as_it_is": "receiving:expiry",
+    },
+    "tests/coordinator/test_former_work.py": {
+        "test_a_queue_waits_until_the_floor_has_passed_the_mark": (
+            "consumers:growth-gate consumers:growth-mark consumers:growth-in-flight"
+        ),
+        "test_a_former_queue_without_messages_is_passed_and_the_one_before_it_is_not": "consumers:growth-chain",
+        "test_another_generation_than_the_record_s_says_nothing": "consumers:growth-generation",
+        "test_message_groups_that_are_blocked_below_the_mark_wait_by_name": "consumers:growth-blocked",
     },
     "tests/coordinator/test_invisibility.py": {
         "test_what_nobody_took_is_visible_again_if_it_is_the_same_delivery": "receiving:delivery",

@@ -315,6 +315,9 @@ class CoordinatedGroup:
             return
         self.record = record
         ordered = [topic for topic, one in record.positions.items() if _is_reset(before.positions.get(topic), one)]
+        for topic, found in self._positions.items():
+            if topic in record.positions and topic not in ordered:
+                found.extend(record.positions[topic])
         if not ordered:
             return
         if self.group.state is not GroupState.EMPTY:
@@ -330,4 +333,5 @@ def _is_reset(before: Position | None, now: Position) -> bool:
     """Whether some queues go on from another place."""
     if before is None or before.since != now.since:
         return any(generation > now.since for generation in now.generations)
-    return any(new > old for new, old in zip(now.generations, before.generations, strict=True))
+    more = (now.since,) * (len(now.generations) - len(before.generations))
+    return any(new > old for new, old in zip(now.generations, (*before.generations, *more), strict=True))

@@ -193,12 +193,12 @@ class GroupCoordinator:
     # --- Operators' orders ------------------------------------------------------------------------------------------------------
 
     async def begin(self, group: CoordinatedGroup, topic: str, *, life: int, queues: int) -> None:
-        """Note in the group's record that it has positions on a topic. Raises `TopicDeleted`, and what the table raises."""
+        """Note in the group's record that it has positions on a topic of so many queues. Raises `TopicDeleted`, and what the table raises."""
 
         async def nowhere() -> tuple[int, ...]:
             return (0,) * queues
 
-        record = await self._coordination.groups.begin(group.name, topic, life, nowhere)
+        record = await self._coordination.groups.begin(group.name, topic, life, nowhere, queues=queues)
         if record.lives != group.record.lives:
             self._forget(group.name)
             raise KafkaRefusal(ErrorCode.NOT_COORDINATOR, f"group {group.name} was deleted, and made again")

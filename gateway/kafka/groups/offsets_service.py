@@ -110,7 +110,7 @@ class OffsetsOfGroups:
 
     async def _begun(self, group: CoordinatedGroup, name: str, topic: Topic) -> TopicPositions:
         found = await group.positions(name, life=topic.life)
-        if found is None:
+        if found is None or len(found.position.offsets) < topic.settings.queues:
             await self._coordinator.begin(group, name, life=topic.life, queues=topic.settings.queues)
             found = await group.positions(name, life=topic.life)
         if found is None:

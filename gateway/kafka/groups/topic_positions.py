@@ -77,6 +77,10 @@ class TopicPositions:
                 self._next, self._waiting = None, {}
             await self._cell.change_known(lambda found: self._changed(found, {}))
 
+    def extend(self, position: Position) -> None:
+        """Know the same place in the record, perhaps of more queues."""
+        self._position = position
+
     async def commit(self, queues: Mapping[int, CommittedPosition], *, hurries: bool = True) -> None:
         """Return when they are durable. Raises as `open`, and `KafkaRefusal` where the cell has no room for their texts."""
         if not has_room(committed(self._cell.value, {**self._waiting, **queues})):

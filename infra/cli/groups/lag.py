@@ -124,6 +124,9 @@ def describe(session: CommandSession, group: str, watch: bool, interval: timedel
             output.facts((group, ""), found, _FACTS)
         for part in _queues(found):
             output.draw(part)
+        for one in found.queues:
+            if one.waits_text:
+                output.say(f"{one.topic} queue {one.queue}: {one.waits_text}.")
         if found.kafka is None and found.lag_time >= SUSPICIOUS and any(one.owner for one in found.queues):
             output.note(f"\nIs {group} at work? Its owners are watched, for {output.format_value(WATCHED)} at most.")
             for line in verdicts(described, lake.workers(watch=WATCHED, group=group)):

@@ -11,6 +11,7 @@ from ....coordinator import GroupDescription, GroupNotFound, ParkedGroup, QueueP
 from ....coordinator.groups.record import GroupProtocol
 from ....coordinator.operators.classic_queues import read_classic
 from ....coordinator.operators.operators import read_cell
+from ....coordinator.registry.former_work import left_before
 from ...operating.groups import GroupProgress, progress_of
 from ..faults import ErrorReport, PagePart
 from .page import Breadcrumb, PageContext, PageDefinition, PageRequest
@@ -106,7 +107,8 @@ async def held_of(lake: Lake, group: str, queues: Sequence[QueueProgress]) -> He
     for topic, queue in most:
         assert record is not None
         cell = await read_cell(lake.coordination.cells, group, record, topic, queue)
-        rows += await held_messages(await lake.reader(topic), topic, queue, cell, most=HELD_SHOWN)
+        left = await left_before(lake.coordination.cells, group, record, await lake.topic(topic), queue)
+        rows += await held_messages(await lake.reader(topic), topic, queue, cell, most=HELD_SHOWN, elsewhere=left.blocked)
     return HeldMessageList(total=sum(counts.values()), rows=tuple(sorted(rows, key=lambda one: (one.topic, one.queue, one.offset))))
 
 

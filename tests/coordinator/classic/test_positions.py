@@ -38,6 +38,19 @@ def test_a_reset_is_carried_out_once() -> None:
     assert caught_up(later, ordered) is later
 
 
+def test_a_topic_that_grows_keeps_its_positions_and_has_none_on_new_queues() -> None:
+    found = committed(caught_up(CommittedPositions(), POSITION), {1: CommittedPosition(5)})
+    grown = BEGUN.extended("orders", 6)
+    after = caught_up(found, grown.positions["orders"])
+    assert {queue: one.offset for queue, one in after.queues.items()} == {1: 5}
+    assert len(after.generations) == 6
+    later = committed(after, {5: CommittedPosition(2)})
+    assert decode_positions(encode_positions(later), where="cell") == later
+    assert caught_up(later, POSITION) is later  # of whoever has not seen the new queues
+    reset = caught_up(later, grown.reset("orders", {4: 3}).positions["orders"])
+    assert {queue: one.offset for queue, one in reset.queues.items()} == {1: 5, 4: 3, 5: 2}
+
+
 def test_a_topic_that_was_made_again_has_no_positions() -> None:
     found = committed(caught_up(CommittedPositions(), POSITION), {1: CommittedPosition(5)})
     again = BEGUN.begun("orders", (0, 0), 8).positions["orders"]

@@ -2,7 +2,8 @@
 
 The rules are numbered as in the reliability plan: C1 nothing lost, C2 nothing from nowhere, C3 a place has one message, C4 order of a
 message group, C5 what is settled never runs again, C6 what is settled stays so, C7 attempts are durable before they start, C8 dead letters
-by right and once, C9 one owner at a time, C10 all comes to an end. (C11, isolation, needs two runs: `test_isolation`.)
+by right and once, C9 one owner at a time, C10 all comes to an end, C15 order of a message group across queues of a topic that grew.
+(C11, isolation, needs two runs: `test_isolation`.)
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from penstock.coordinator.queues.cell import QueueCell
 from penstock.log.filter.tags import TagFilter
 from tests.simulation.consumers.books import Handler, LeftOut, Queue, Tags, name_of
 from tests.simulation.consumers.judge_end import judge_end
+from tests.simulation.consumers.judge_former import NO_GROUP, judge_former
 from tests.simulation.consumers.records import (
     Altered,
     Answer,
@@ -259,6 +261,8 @@ class _Judge:
             queue = self._queue((started.group, token.topic, token.queue))
             if queue.cell is None or token.offset not in queue.places:
                 continue
+            for wrong in judge_former(self._history, self._queue, self._counts, queue, token.offset, generation):
+                self._blame("C15", f"{name_of(started)} starts at offset {token.offset}, and {wrong}")
             stands = queue.stands if generation == queue.cell.generation else queue.before_reset
             for offset in queue.lanes[queue.places[token.offset]]:
                 if offset >= token.offset:
@@ -290,7 +294,8 @@ class _Judge:
         lanes = set()
         for token in started.tokens:
             queue = self._queue((started.group, token.topic, token.queue))
-            lanes.add((token.topic, token.queue, queue.places.get(token.offset, -1)))
+            lane = queue.places.get(token.offset, -1)
+            lanes.add((token.topic, -1 if lane > NO_GROUP else token.queue, lane))
         return lanes
 
     def _ended(self, ended: Ended) -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
+from penstock.coordinator.queues.cell import QueueCell
 from tests.simulation.consumers.books import Queue
+from tests.simulation.consumers.judge_former import is_parked_before
 from tests.simulation.consumers.records import History, Line
 from tests.simulation.consumers.standing import Where
 
@@ -13,18 +15,25 @@ from tests.simulation.consumers.standing import Where
 def judge_end(history: History, queues: Mapping[Line, Queue]) -> Iterator[str]:
     """What is wrong in the end, in words."""
     for queue in queues.values():
-        yield from _judge_queue(queue)
+        yield from _judge_queue(history, queues, queue)
     yield from _judge_sends(history, queues)
     yield from _judge_letters(history, queues)
 
 
-def _judge_queue(queue: Queue) -> Iterator[str]:
+def _judge_queue(history: History, queues: Mapping[Line, Queue], queue: Queue) -> Iterator[str]:
+    group, topic, number = queue.line
+
+    def cell_of(other: int) -> QueueCell | None:
+        found = queues.get((group, topic, other))
+        return None if found is None else found.cell
+
     cell = queue.cell
     if cell is None:
         return
     position = queue.positions.get(cell.generation, 0)
     for offset, stands in queue.stands.items():
-        if offset >= position and stands.where is not Where.DONE and not stands.parked:
+        waits = stands.where is not Where.DONE and not stands.parked
+        if offset >= position and waits and not is_parked_before(history.growths, cell_of, number, queue.places[offset]):
             yield f"C1 {queue.line}: offset {offset} is {stands}"
     if cell.dead_letters.assigned:
         yield f"C10 {queue.line}: these are not known to be dead letters: {cell.dead_letters.assigned}"

@@ -31,12 +31,15 @@ from penstock.coordinator.workers.worker import Worker
 from penstock.log.stores.refusals import Refusals
 from tests.simulation import cell_patches
 from tests.simulation.consumers import patches
+from tests.simulation.consumers.growth_mutants import GROWTH_MUTANTS
 from tests.simulation.consumers.spill_mutants import SPILL_MUTANTS
 from tests.simulation.mutant import Mutant
 from tests.simulation.patches import always, attribute, both, everywhere
 from tests.simulation.table import SimTableClient
 
-MUTANTS: dict[str, Mutant] = SPILL_MUTANTS | {
+MUTANTS: dict[str, Mutant] = {
+    **SPILL_MUTANTS,
+    **GROWTH_MUTANTS,
     "conditional": Mutant(
         guard="a cell is written on the version that was read",
         rule="C9",

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
+from itertools import accumulate
+from operator import mul
 from typing import Literal
 
 from penstock.coordinator.groups.record import DeadLetterPolicy, DeliveryOrder, GroupSettings
@@ -95,6 +97,8 @@ class Plot(SimulatedPlot):
     """How large a run is."""
 
     queues: int = 3
+    grows: tuple[int, ...] = ()
+    """How many times as many queues the topic gets, each time that it grows."""
     groups: Mapping[str, GroupPlan] = field(default_factory=lambda: {"billing": GroupPlan()})
     messages: int = 60
     burst: tuple[int, int] = (1, 8)
@@ -124,3 +128,8 @@ class Plot(SimulatedPlot):
     """The table is put back to how it was a while before, so often."""
     outages_every_s: float = 0.0
     outage_s: tuple[float, float] = (0.5, 40.0)
+
+    @property
+    def all_queues(self) -> tuple[int, ...]:
+        """The numbers of queues that the topic has one after the other."""
+        return tuple(accumulate(self.grows, mul, initial=self.queues))

@@ -10,6 +10,7 @@ from typing import NamedTuple, TypeAlias
 
 from penstock.coordinator.groups.record import DeliveryOrder, GroupSettings
 from penstock.coordinator.queues.cell import QueueCell
+from penstock.log.format.growth import Growth
 
 Place: TypeAlias = tuple[str, int, int]
 """Topic, queue, offset."""
@@ -163,6 +164,8 @@ class History:
     """In the order they happened."""
     sends: list[Send] = field(default_factory=list)
     stored: dict[Place, Stored] = field(default_factory=dict)
+    growths: tuple[Growth, ...] = ()
+    """Of the topic."""
     secrets: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     """By group: those its record has had."""
     letters: dict[str, list[Letter]] = field(default_factory=dict)

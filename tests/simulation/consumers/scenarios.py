@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from penstock.coordinator.groups.record import DeadLetterPolicy, DeliveryOrder
+from tests.simulation.consumers.growing import Growing
 from tests.simulation.consumers.lives import Lives
 from tests.simulation.consumers.plot import CALM, MIXED, GroupPlan, Plot, Temper
 from tests.simulation.consumers.rewinds import Rewinds
@@ -462,6 +463,29 @@ def small_work(seed: int | str, *, store: FaultPlan | None = None, table: FaultP
     return Consuming(seed, plot, store_plan=store, table_plan=table, table_network=network, store_network=store_network)
 
 
+def grows(seed: int | str, *, rate: float = 0.02) -> Consuming:
+    """A topic that gets more queues twice, or three times, under an ORDERLY group with messages that fail, die and are parked."""
+    rng = rng_of(seed)
+    return _make(
+        seed,
+        rate,
+        Plot(
+            groups={"billing": _orderly(rng)},
+            queues=rng.choice([1, 2]),
+            grows=rng.choice([(2, 2), (2, 2), (3, 2), (2, 2, 2)]),
+            machines=rng.randint(2, 4),
+            messages=90,
+            message_groups=rng.choice([4, 12]),
+            tempers={**MIXED, Temper.POISON: 3.0, Temper.RAISES: 4.0, Temper.SLOW: 3.0, Temper.KILLS: 0.1},
+            blows_every_s=rng.choice([4.0, 15.0]) if rate else 0.0,
+            deploys_every_s=rng.choice([0.0, 15.0]) if rate else 0.0,
+            patience_s=rng.choice([None, 2.0]),
+            orders_every_s=rng.choice([0.0, 4.0, 8.0]),
+        ),
+        Growing,
+    )
+
+
 SCENARIOS: Mapping[str, Callable[..., Consuming]] = {
     "orderly": orderly,
     "concurrent": concurrent,
@@ -480,6 +504,7 @@ SCENARIOS: Mapping[str, Callable[..., Consuming]] = {
     "heals": heals,
     "alters": alters,
     "mixed": mixed,
+    "grows": grows,
     "calm": calm,
 }
 

@@ -28,6 +28,7 @@ from penstock.log.produce.receipts import Receipt
 from penstock.log.read.reader import Position
 from penstock.log.topic.settings import TopicSettings
 from tests.simulation.consumers.judge import judge
+from tests.simulation.consumers.judge_former import is_parked_before
 from tests.simulation.consumers.machine import Machine
 from tests.simulation.consumers.outages import Failing, Outage, break_down
 from tests.simulation.consumers.plot import TOPIC, Plot
@@ -63,13 +64,15 @@ class Consuming(PlottedWorld):
             settings={name: plan.settings for name, plan in self.plot.groups.items()}, timeout_s=self.plot.timeout_s
         )
         self.history.counts = self.kernel.counts
-        lines: list[Line] = [(group, TOPIC, queue) for group in self.plot.groups for queue in range(self.plot.queues)]
+        lines: list[Line] = [(group, TOPIC, queue) for group in self.plot.groups for queue in range(self.plot.all_queues[-1])]
         self.witness = Witness(self.history, self.kernel.loop, lines, self.store.memory)
         self.table.memory = self.witness
         self._down: list[Outage] = []
         self.machines: Sequence[Machine] = [Machine(self, f"m{number}") for number in range(self.plot.machines)]
         self.tempers: Counter[tuple[str, Place]] = Counter()
         """How often a group's handlers had each message."""
+        self.queues = self.plot.queues
+        """As many as the topic has."""
         self._known: dict[int, int] = {}
         """How many messages every queue has, as far as was read."""
         self._groups_of: dict[tuple[int, int], str | None] = {}
@@ -169,11 +172,16 @@ class Consuming(PlottedWorld):
                 if cell.dead_letters.assigned:
                     left.append(f"{group}/{queue}: {cell.dead_letters}")
                 for offset in range(cell.settled.floor if not cell.tries and not cell.markers else 0, count):
-                    stands = standing(cell, offset, self._hash(group, queue, offset))
-                    if stands.where is not Where.DONE and not stands.parked:
+                    lane = self._hash(group, queue, offset)
+                    stands = standing(cell, offset, lane)
+                    waits = stands.where is not Where.DONE and not stands.parked
+                    if waits and not self._is_parked_before(group, queue, lane):
                         left.append(f"{group}/{queue} at {offset}: {stands}, cell {cell}")
                         break
         return left
+
+    def _is_parked_before(self, group: str, queue: int, lane: int) -> bool:
+        return is_parked_before(self.history.growths, lambda other: self.witness.cells.get((group, TOPIC, other)), queue, lane)
 
     def _hash(self, group: str, queue: int, offset: int) -> int:
         return group_hash(self._groups_of[queue, offset], self.witness.secret(group))
@@ -263,7 +271,7 @@ class Consuming(PlottedWorld):
         group = rng.choice(list(self.plot.groups))
         what = rng.choice(["reset", "release", "release", "skip", "redrive"] + 4 * ["alter"] * self.plot.alters)
         if what == "reset":
-            queues = rng.sample(range(self.plot.queues), rng.randint(1, self.plot.queues)) if rng.random() < 0.5 else None
+            queues = rng.sample(range(self.queues), rng.randint(1, self.queues)) if rng.random() < 0.5 else None
             to = rng.choice(["earliest", "latest", "some", "time"])
             place: Position = "earliest"
             if to == "latest":
@@ -271,7 +279,7 @@ class Consuming(PlottedWorld):
             elif to == "time":
                 place = datetime.fromtimestamp((EPOCH_MS / 1000) + self.now_s * rng.random(), UTC)
             elif to == "some":
-                queue = rng.randrange(self.plot.queues)
+                queue = rng.randrange(self.queues)
                 reader = await lake.reader(TOPIC)
                 _, following = (await reader.offsets())[queue]
                 place, queues = rng.randint(0, following), [queue]
@@ -331,6 +339,7 @@ class Consuming(PlottedWorld):
         async for message in reader.messages():
             self._groups_of[message.queue, message.offset] = message.message_group
         self._known = {queue: following for queue, (_, following) in (await reader.offsets()).items()}
+        self.history.growths = (await lake.topic(TOPIC)).tail.state.growths
         await lake.close()
 
     async def _audit(self, process: SimProcess) -> None:
