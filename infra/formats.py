@@ -216,7 +216,8 @@ def _parquet_rows(file: BinaryIO, name: str) -> Iterator[tuple[str, _Row]]:
         raise _unreadable(name, "Parquet cannot be read from a pipe", hint="Save it to a file first")
     number = 0
     try:
-        for batch in pq.ParquetFile(file).iter_batches(_PARQUET_ROWS):
+        # Here, and nowhere else: Arrow's threads would want a file of Python's after the interpreter's end, and abort the process.
+        for batch in pq.ParquetFile(file, pre_buffer=False).iter_batches(_PARQUET_ROWS, use_threads=False):
             for row in batch.to_pylist():
                 number += 1
                 yield f"row {number}", row

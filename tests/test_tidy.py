@@ -373,6 +373,29 @@ def reads_of_delta(tree: ast.Module) -> Iterator[int]:
                 yield node.lineno
 
 
+def test_no_scan_holds_memory_of_pythons() -> None:
+    found = [f"{path}:{line}" for path, tree in modules(*AREAS, DOOR, "tests") for line in scans_of_memory(tree)]
+    assert not found, (
+        "Arrow's threads may let go of it after the interpreter's end, and abort: ParquetFile(…).read(use_threads=False)"
+    )
+
+
+def test_scans_of_memory_are_found() -> None:
+    found = "pq.read_table(io.BytesIO(d), columns=[])\nread_table(pa.BufferReader(d))"
+    assert [*scans_of_memory(ast.parse(f"{found}\npq.read_table(path)\npq.read_table(Path(p))"))] == [1, 2]
+
+
+def scans_of_memory(tree: ast.Module) -> Iterator[int]:
+    """The lines that read Parquet in memory by Arrow's scanner, which has threads also where it is told not to use them."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Call(
+                ast.Name("read_table") | ast.Attribute(attr="read_table"),
+                [ast.Call(ast.Name("BytesIO" | "BufferReader") | ast.Attribute(attr="BytesIO" | "BufferReader")), *_],
+            ):
+                yield node.lineno
+
+
 def test_bans_are_lifted_per_file_and_not_in_a_line() -> None:
     lifted = re.compile("no" + "qa:[^#\n]*TID251")
     assert not places(lifted), "say it in pyproject.toml, per-file-ignores, with the reason"

@@ -71,7 +71,7 @@ def csv_batches(opened: BinaryIO, name: str, columns: Sequence[str], *, null: st
     import pyarrow.csv as arrow_csv
 
     try:
-        # One thread is used: Arrow's others read Python's files, and would do so beyond the interpreter's end.
+        # Arrow reads ahead in one thread, and ends that before its reader goes. Its others would hold blocks of Python's longer.
         yield from arrow_csv.open_csv(
             opened,
             read_options=arrow_csv.ReadOptions(use_threads=False, block_size=_BLOCK_BYTES),

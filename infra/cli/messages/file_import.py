@@ -183,7 +183,7 @@ class FileImport:
         if not file.seekable():
             return False
         try:
-            parquet = pq.ParquetFile(file)
+            parquet = pq.ParquetFile(file, pre_buffer=False)
             plan = None
             if self._schema is None:
                 plan = columns_of(parquet.schema_arrow, labels)
@@ -201,7 +201,7 @@ class FileImport:
                     hint="give --body value; others by --group message_group, --tag tag and --key keys where they are meant",
                 )
             row = 0
-            for batch in parquet.iter_batches(_BATCH_ROWS, columns=None if plan is None else plan.read):
+            for batch in parquet.iter_batches(_BATCH_ROWS, columns=None if plan is None else plan.read, use_threads=False):
                 if self._signals.received is not None:
                     break
                 table = batch if plan is None else plan.table(batch, first_row=row, name=name)

@@ -1,7 +1,10 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
+import threading
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -100,6 +103,29 @@ def test_bad_records_stop_or_are_counted(fifo: Penstock) -> None:
     for reason in ("no JSON", "there is no field user", "takes FIFO messages", "the message group is over the limit"):
         assert f"skipped: {reason}" in skipped.err.replace("the line is ", "").replace("the topic ", "")
     fifo("produce", "orders", "--group", "user", "--on-error", "skip", stdin="{\n", code=2)  # nothing was good
+
+
+class Watched(io.BytesIO):
+    """A file that notes the threads in which it is read."""
+
+    def __init__(self, data: bytes) -> None:
+        super().__init__(data)
+        self.threads: set[int] = set()
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        self.threads.add(threading.get_ident())
+        return super().read(size)
+
+
+@pytest.mark.parametrize("on_error", ["stop", "skip"])
+def test_parquet_is_read_in_no_thread_of_arrows(fifo: Penstock, monkeypatch: pytest.MonkeyPatch, on_error: str) -> None:
+    """It would need the interpreter beyond its end, and abort the process."""
+    written = io.BytesIO()
+    pq.write_table(pa.Table.from_pylist([{"id": n, "user": f"u{n}", "body": "{}"} for n in range(100)]), written)
+    file = Watched(written.getvalue())
+    monkeypatch.setattr("penstock.infra.cli.messages.file_import.open_file", lambda url: nullcontext(file))
+    said = fifo("produce", "orders", "rows.parquet", "--body", "body", "--group", "user", "--on-error", on_error, "--json")
+    assert (said.rows[0]["sent"], file.threads) == (100, {threading.get_ident()})
 
 
 def test_a_sequence_that_goes_back_is_never_skipped(fifo: Penstock) -> None:

@@ -20,11 +20,11 @@ T11 In quiet, what is due is let go at once; and everything comes to its end.
 from __future__ import annotations
 
 import asyncio
-import io
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from penstock.coordinator.timers.cell.state import DuePosition, TimerState
@@ -110,9 +110,14 @@ def with_all_recalled(line: Timeline, state: TimerState, store: WitnessStore) ->
     found = set(state.recalled)
     for run in state.recalls:
         if (stored := store.first.get(store.recalls_key_of(line.life.incarnation, run.name))) is not None:
-            table = pq.read_table(io.BytesIO(stored.data), columns=["time_us", "offset"])
+            table = _columns(stored.data, ["time_us", "offset"])
             found.update(DuePosition(*pair) for pair in zip(table["time_us"].to_pylist(), table["offset"].to_pylist(), strict=True))
     return replace(state, recalled=frozenset(due for due in found if not state.settled.within(due)))
+
+
+def _columns(data: bytes, names: list[str]) -> pa.Table:
+    # `read_table` would scan in Arrow's threads. One of them may let go of `data` only after the interpreter's end, which aborts the process.
+    return pq.ParquetFile(pa.BufferReader(data)).read(names, use_threads=False)
 
 
 def _recalls_missing(line: Timeline, state: TimerState, store: WitnessStore) -> list[str]:
@@ -178,7 +183,7 @@ def _gathered(line: Timeline, rows: Sequence[Row], before: TimerState, state: Ti
         if stored is None:
             yield f"T7 {key} is named, and never was there"
             continue
-        held.update(pq.read_table(io.BytesIO(stored.data), columns=["offset"])["offset"].to_pylist())
+        held.update(_columns(stored.data, ["offset"])["offset"].to_pylist())
     for row in rows:
         waits = not state.settled.within(row.due) and row.due not in state.recalled
         if row.offset < state.gathered and waits and row.offset not in held:
