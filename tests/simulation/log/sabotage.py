@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 from penstock.log.lake import LogLake
 from penstock.log.repair import repair
 from penstock.log.tail.salvage import read_remains
@@ -40,6 +43,8 @@ class Saboteur(Role):
         key = paths.entry(number)
         data = (await archive.get(key)).data
         cut_off = rng.random() < self._cut_off
+        if not self._cut_off and not pq.read_metadata(pa.BufferReader(data)).num_rows:
+            return  # an opening, say: any byte of it is of its footer
         await archive.damage(key, data[: len(data) // 2] if cut_off else data[:40] + bytes([data[40] ^ 1]) + data[41:])
         remains = await read_remains(archive, paths, number)
         world.history.damaged[key] = Damage(footer=remains is None)
