@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from .maintenance import LakeMaintenance as LakeMaintenance
     from .operators.describe import GroupDescription as GroupDescription
     from .operators.describe import QueueProgress as QueueProgress
+    from .operators.lake_table import CoordinationInUse as CoordinationInUse
     from .operators.operators import Operators as Operators
     from .operators.parked import ParkedGroup as ParkedGroup
     from .queues.keeper import OwnershipLost as OwnershipLost
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from .rebalance.roles import OfferedRole as OfferedRole
     from .rebalance.roles import run_roles as run_roles
     from .tables import CellTable as CellTable
+    from .tables import CoordinationMismatch as CoordinationMismatch
     from .tables import TableMismatch as TableMismatch
     from .tables import TableNotFound as TableNotFound
     from .tables import create_table as create_table

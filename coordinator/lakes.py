@@ -100,7 +100,9 @@ class OpenLake:
         if self._coordination is None:
             label = f"spark {socket.gethostname()}/{os.getpid()}"
             at, lake = self.place.coordination, self.lake
-            self._coordination = open_coordination(at, store=lake.store, runtime=lake.runtime, label=label)
+            self._coordination = open_coordination(
+                at, store=lake.store, runtime=lake.runtime, label=label, read_only=self.place.read_only
+            )
         return self._coordination
 
     @property

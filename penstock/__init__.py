@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from penstock.coordinator import AlreadySettled as AlreadySettled
     from penstock.coordinator import CheckedTransaction as CheckedTransaction
     from penstock.coordinator import CommittedNotVisible as CommittedNotVisible
+    from penstock.coordinator import CoordinationInUse as CoordinationInUse
+    from penstock.coordinator import CoordinationMismatch as CoordinationMismatch
     from penstock.coordinator import DeadLetterPolicy as DeadLetterPolicy
     from penstock.coordinator import DeadLetterPolicyLike as DeadLetterPolicyLike
     from penstock.coordinator import DeadLettersWait as DeadLettersWait

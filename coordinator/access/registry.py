@@ -11,7 +11,6 @@ from ...log.runtime.runtime import Runtime
 from ..cells.cells import Cells
 from ..cells.document import Codec, Document
 from ..cells.keys import ACCESS
-from ..cells.lake_cell import LakeCell
 from ..limits import ACCESS_BYTES_MAX
 from .codec import decode_access, encode_access
 from .grants import Grant
@@ -30,23 +29,20 @@ class AccessRegistry:
     All methods raise `UnknownOutcome`, and what the table raises.
     """
 
-    def __init__(self, cells: Cells, runtime: Runtime, lake: LakeCell, *, by: str = "unnamed") -> None:
+    def __init__(self, cells: Cells, runtime: Runtime, *, by: str = "unnamed") -> None:
         """``by`` is the author in the record's history, unproven: the table trusts its writers."""
         check_by(by)
         self._cells = cells
         self._runtime = runtime
-        self._lake = lake
         self._by = by
 
     def acting(self, by: str) -> AccessRegistry:
         """The registry for changes by another author. Raises `InvalidArgument`."""
-        return AccessRegistry(self._cells, self._runtime, self._lake, by=by)
+        return AccessRegistry(self._cells, self._runtime, by=by)
 
     async def read(self) -> AccessRecord:
         """Raises `TableMismatch`, too."""
-        record = await self._document().read()
-        await self._lake.check()
-        return record
+        return await self._document().read()
 
     async def add(self, name: str, secret: str, keys: SealingKeys, *, roles: Collection[str] = ()) -> AccessRecord:
         """Raises `PrincipalExists`, `GrantNotFound` for a role without grants, `InvalidArgument`, `LimitExceeded`."""
@@ -112,7 +108,6 @@ class AccessRegistry:
         return await self._change("revoke", who, revoked, _listed(grants, roles))
 
     async def _change(self, what: str, who: str, change: Callable[[AccessRecord], AccessRecord], detail: str = "") -> AccessRecord:
-        await self._lake.claim()
         note = AccessChange(
             id=self._runtime.new_id(),
             at_ms=self._runtime.clock.wall_ms(),

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 from msgspec import Struct
 
@@ -29,7 +29,8 @@ from ...log.runtime.backoff import Backoff
 from ...log.runtime.runtime import Runtime
 from ...log.stores.protocol import Conflict
 from ..tables import Cell, CellTable, CellVersion
-from ..tables.protocol import begin_put_of
+from ..tables.protocol import CoordinationMismatch, begin_put_of
+from .moved import read_moved
 
 T = TypeVar("T")
 
@@ -53,6 +54,21 @@ class StoredCell(Struct, frozen=True):
     data: bytes
     version: CellVersion
     write_id: str
+    move: str = ""
+    """The move between tables that has copied the cell."""
+
+
+class AgreesOnTable(Protocol):
+    """Says whether the table is the lake's: `TableAgreement`."""
+
+    agreed: bool
+    claimed: bool
+
+    async def check(self, *, found: bool) -> None: ...
+    async def claim(self) -> None: ...
+    async def confirm(self) -> None: ...
+    async def thaw(self, move: str) -> None: ...
+    async def stay(self, move: str) -> None: ...
 
 
 class CellChanged(PenstockError):
@@ -79,11 +95,14 @@ class _CellWrite(Struct, frozen=True, eq=False):
 
 
 class Cells:
-    """The cells of one table, for one process."""
+    """The cells of one table, for one process. Reads and writes raise what the ``agreement`` raises, too."""
 
-    def __init__(self, table: CellTable, runtime: Runtime) -> None:
+    def __init__(self, table: CellTable, runtime: Runtime, *, agreement: AgreesOnTable | None = None) -> None:
         self._table = table
         self._runtime = runtime
+        self._agreement = agreement
+        self._unconfirmed: set[str] = set()
+        """Cells made here that a move to another table may have missed."""
         self._known: dict[str, StoredCell] = {}
         self._begin_put = begin_put_of(table)
         self._on_their_way: dict[_CellWrite, tuple[float, Ended]] = {}
@@ -98,11 +117,26 @@ class Cells:
     async def read(self, key: str) -> StoredCell | None:
         """Sees every write that ended before. Raises what the table raises, and `DataDamaged`."""
         cell = await _answer("get", key, lambda: self._table.get(key))
-        return None if cell is None else _stored(key, cell)
+        stored = None if cell is None else _stored(key, cell)
+        if self._agreement is not None:
+            await self._check(self._agreement, {} if stored is None else {key: stored})
+        return stored
+
+    async def _check(self, agreement: AgreesOnTable, found: Mapping[str, StoredCell | PenstockError]) -> None:
+        if not agreement.agreed:
+            await agreement.check(found=bool(found))
+        for move in {one.move for one in found.values() if isinstance(one, StoredCell) and one.move}:
+            await agreement.thaw(move)
+        if self._unconfirmed and not self._unconfirmed.isdisjoint(found):
+            await agreement.confirm()
+            self._unconfirmed.difference_update(found)
 
     async def keys(self, prefix: str) -> list[str]:
         """The sorted keys. May read the whole table."""
-        return await self._table.keys(prefix)
+        keys = await self._table.keys(prefix)
+        if self._agreement is not None and not self._agreement.agreed:
+            await self._agreement.check(found=bool(keys))
+        return keys
 
     async def read_all(
         self, prefixes: Sequence[str], before: Mapping[str, StoredCell | PenstockError] | None = None
@@ -115,6 +149,8 @@ class Cells:
         known = {key: stored.version for key, stored in before.items() if isinstance(stored, StoredCell)}
         found = await self._table.read_all(prefixes, known=known)
         read = {key: _stored_again(key, cell, before.get(key)) for key, cell in found.items()}
+        if self._agreement is not None:
+            await self._check(self._agreement, read)
         self._remember(tuple(prefixes), read)
         return read
 
@@ -146,15 +182,33 @@ class Cells:
         Raises `CellChanged` for another's write, and `UnknownOutcome` after ``deadline_s`` (monotonic clock): the write may still be carried out,
         until another follows. A refusal is raised only if nothing can have been carried out.
         """
+        if self._agreement is not None:
+            await self._prepare(self._agreement, key, on)
         write = self._new_write(key, data, on, deadline_s)
         try:
-            return await self._put(write)
+            stored = await self._put(write)
         except _UNCLEAR as error:
             return await self._cleared(write, error)
+        if self._agreement is not None and on is None:
+            try:
+                await self._check(self._agreement, {key: stored})
+            except CoordinationMismatch:
+                await self.drop(key, on=stored)
+                raise
+        return stored
+
+    async def _prepare(self, agreement: AgreesOnTable, key: str, on: StoredCell | None) -> None:
+        if not agreement.claimed:
+            await agreement.claim()
+        if on is None:
+            self._unconfirmed.add(key)
+        elif on.move:
+            await agreement.stay(on.move)
 
     def begin_write(self, key: str, data: bytes, *, on: StoredCell | None, deadline_s: float, ended: Ended) -> None:
         """`write`, whose end is told: without a task and its turns of the event loop where the table can do that, and all goes well."""
-        if self._begin_put is None:
+        agreement = self._agreement
+        if self._begin_put is None or (agreement is not None and (not agreement.claimed or on is None or on.move)):
             self._spawn(self.write(key, data, on=on, deadline_s=deadline_s), ended)
             return
         write = self._new_write(key, data, on, deadline_s)
@@ -248,7 +302,9 @@ class Cells:
 def _stored(key: str, cell: Cell) -> StoredCell:
     if len(cell.data) < WRITE_ID_BYTES:
         raise DataDamaged("the cell is cut off, or not Penstock's", object=key, observed=f"{len(cell.data)} bytes")
-    return StoredCell(cell.data[WRITE_ID_BYTES:], cell.version, cell.data[:WRITE_ID_BYTES].hex())
+    moved = read_moved(cell.data[WRITE_ID_BYTES:], where=key)
+    move, data = moved or ("", cell.data)
+    return StoredCell(data[WRITE_ID_BYTES:], cell.version, data[:WRITE_ID_BYTES].hex(), move)
 
 
 def _raised(stored: StoredCell | PenstockError) -> StoredCell:

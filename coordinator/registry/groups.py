@@ -13,7 +13,6 @@ from ...log.runtime.runtime import Runtime
 from ..cells.cells import WRITE_ID_BYTES, Cells
 from ..cells.document import Codec, Document
 from ..cells.keys import GROUPS, group_key, positions_key, queue_key
-from ..cells.lake_cell import LakeCell
 from ..classic.positions import decode_positions
 from ..groups.codec import decode_group, encode_group
 from ..groups.record import (
@@ -44,10 +43,9 @@ class GroupRegistry:
     `UnknownOutcome`, and what the table raises.
     """
 
-    def __init__(self, cells: Cells, runtime: Runtime, lake: LakeCell) -> None:
+    def __init__(self, cells: Cells, runtime: Runtime) -> None:
         self._cells = cells
         self._runtime = runtime
-        self._lake = lake
 
     # --- Reading ----------------------------------------------------------------------------------------------------------------
 
@@ -66,10 +64,7 @@ class GroupRegistry:
     async def all(self) -> dict[str, GroupRecord]:
         """May read the whole table."""
         found: dict[str, GroupRecord] = {}
-        read = await self._cells.read_all([GROUPS])
-        if read:
-            await self._lake.check()
-        for key, stored in sorted(read.items()):
+        for key, stored in sorted((await self._cells.read_all([GROUPS])).items()):
             if isinstance(stored, PenstockError):
                 raise stored
             name, record = group_name(key.removeprefix(GROUPS)), decode_group(stored.data, where=key)
@@ -81,8 +76,6 @@ class GroupRegistry:
         """The records of some groups, None for a missing one. Where there are many, unchanged ones are not read again."""
         keys = {group_key(group): group for group in groups}
         stored = await self._cells.read_these(list(keys), under=GROUPS)
-        if stored:
-            await self._lake.check()
         read = {keys[key]: decode_group(one.data, where=key) for key, one in stored.items()}
         return {group: None if (found := read.get(group)) is None or found.deleted else found for group in groups}
 
@@ -91,7 +84,6 @@ class GroupRegistry:
     async def create(self, group: str, settings: GroupSettings) -> GroupRecord:
         """Nothing happens when the group exists so. Raises `GroupExists`, showing both, for other settings, and `GroupMixed` for one of Kafka's."""
         check_group_name(group)
-        await self._lake.claim()
         secret = self._runtime.new_id()
         record = await self._write(group, lambda found: _created(found, settings, secret))
         check_protocol(record, GroupProtocol.PENSTOCK, group)
@@ -115,8 +107,6 @@ class GroupRegistry:
         check_group_name(group)
         settings, secret = GroupSettings.stating(stated), self._runtime.new_id()
         found = await self.read(group)
-        if found is None:
-            await self._lake.claim()
 
         def agreed(before: GroupRecord) -> GroupRecord:
             record = _created(before, settings, secret)
@@ -139,7 +129,6 @@ class GroupRegistry:
         """The group of Kafka's clients, made if missing. Raises `GroupMixed` for one of Penstock's own consumers."""
         found = await self.read(group)
         if found is None:
-            await self._lake.claim()
             secret = self._runtime.new_id()
             found = await self._write(group, lambda before: _created(before, GroupSettings(), secret, protocol=GroupProtocol.KAFKA))
         check_protocol(found, GroupProtocol.KAFKA, group)
@@ -327,22 +316,8 @@ class GroupRegistry:
 
         return await self._document(group).change(changed)
 
-    def _document(self, group: str) -> _GroupDocument:
-        return _GroupDocument(self._cells, self._runtime, group, self._lake)
-
-
-class _GroupDocument(Document[GroupRecord]):
-    def __init__(self, cells: Cells, runtime: Runtime, group: str, lake: LakeCell) -> None:
-        super().__init__(cells, runtime.clock, group_key(group), _RECORD, absent=_NEVER_MADE)
-        self._lake = lake
-
-    async def read(self) -> GroupRecord:
-        """Raises `TableMismatch`, too."""
-        stored = await self._cells.read(self.key)
-        # The check comes after the read: a process that makes a group has claimed the table for its lake before.
-        await self._lake.check()
-        self._take(stored)
-        return self.value
+    def _document(self, group: str) -> Document[GroupRecord]:
+        return Document(self._cells, self._runtime.clock, group_key(group), _RECORD, absent=_NEVER_MADE)
 
 
 def _created(

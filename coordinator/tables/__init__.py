@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from .protocol import Cell as Cell
     from .protocol import CellTable as CellTable
     from .protocol import CellVersion as CellVersion
+    from .protocol import CoordinationMismatch as CoordinationMismatch
     from .protocol import TableMismatch as TableMismatch
     from .protocol import TableNotFound as TableNotFound
     from .sqlite import SqliteTable as SqliteTable

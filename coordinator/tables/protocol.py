@@ -29,6 +29,12 @@ class TableMismatch(CallError):
     kind = "table_mismatch"
 
 
+class CoordinationMismatch(CallError):
+    """The lake's consumer groups are in another coordination table than the one that was named."""
+
+    kind = "coordination_mismatch"
+
+
 class CellVersion(Struct, frozen=True):
     """A witness of one write of a cell."""
 

@@ -28,6 +28,7 @@ from ...coordinator.cells.keys import (
     PRODUCERS,
     QUEUES,
     ROLES,
+    TABLE,
     TIMERS,
     TRANSACTIONS,
     WORKERS,
@@ -94,11 +95,11 @@ def _joined(patterns: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def topic_access(role: ProcessRole, topics: Sequence[str] = (), groups: Sequence[str] = ()) -> KeyPatterns:
-    """The access of a role below ``topics/``, and to the probe's objects. ``groups``: the consumer groups whose dead letters it writes; empty: all.
-    Raises `InvalidArgument`.
+    """The access of a role below ``topics/``, to the probe's objects, and to the record of the lake's table. ``groups``: the consumer groups whose
+    dead letters it writes; empty: all. Raises `InvalidArgument`.
     """
     worked_on = [_paths(topic_folder(name)) for name in topics] or [_paths(ANY)]
-    found = _of_topics(role, worked_on, groups) | _of_timers(role, topics) | _of_spills(role, topics, groups)
+    found = _of_topics(role, worked_on, groups) | _of_timers(role, topics) | _of_spills(role, topics, groups) | _of_tables(role)
     # Only a process that works on all topics lists them.
     return found if topics else found | KeyPatterns(list=(TOPICS,))
 
@@ -171,6 +172,12 @@ def _of_spills(role: ProcessRole, topics: Sequence[str], groups: Sequence[str]) 
         case ProcessRole.MAINTENANCE:
             return _looked_up(*of_topics) | KeyPatterns(delete=of_topics)
     return KeyPatterns()
+
+
+def _of_tables(role: ProcessRole) -> KeyPatterns:
+    """The record of the lake's table of cells is in the lake, wherever the cells are. Who uses cells compares it, and the first writer makes it."""
+    cells, record = cell_access(role), CELLS + TABLE
+    return (_looked_up(record) if cells.get else KeyPatterns()) | (KeyPatterns(put=(record,)) if cells.put else KeyPatterns())
 
 
 def cell_access(role: ProcessRole, topics: Sequence[str] = (), groups: Sequence[str] = ()) -> KeyPatterns:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from urllib.parse import unquote, urlsplit
 
-from ...coordinator.cells.lake_cell import KEY as LAKE_CELL
+from ...coordinator.cells.keys import LAKE as LAKE_CELL
 from ...coordinator.tables.open import InDynamoDB, InStore, table_place
 from ...log.errors import InvalidArgument
 from .access import KeyPatterns, ProcessRole, as_objects, cell_access, topic_access

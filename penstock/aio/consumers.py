@@ -102,6 +102,7 @@ class ConsumingLake(LogLake):
                 options=self._table_options,
                 label=f"{socket.gethostname()}/{os.getpid()}",
                 refusal_timeout=self.refusal_timeout,
+                read_only=self.read_only,
             )
         return self._coordination
 

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from penstock.coordinator.cells.cells import WRITE_ID_BYTES
-from penstock.coordinator.cells.lake_cell import LakeCell
 from penstock.coordinator.groups.codec import encode_group
 from penstock.coordinator.groups.record import GroupRecord
 from penstock.coordinator.rebalance.assignment import Assignment
@@ -35,7 +34,7 @@ class Group:
     def __init__(self, stage: Stage, process: SimProcess) -> None:
         self.stage, self.process = stage, process
         cells = stage.cells(process)
-        self.cells, self.records = cells, GroupRegistry(cells, process.runtime, LakeCell(cells, process.runtime, None))
+        self.cells, self.records = cells, GroupRegistry(cells, process.runtime)
 
     async def begin(self) -> None:
         """With as many members as a record has room for, all of them dead, and nobody lived who took them off."""

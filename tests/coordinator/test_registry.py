@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
+from penstock.coordinator.cells.agreement import TableAgreement
 from penstock.coordinator.cells.cells import Cells
 from penstock.coordinator.cells.keys import queue_key
-from penstock.coordinator.cells.lake_cell import LakeCell
+from penstock.coordinator.cells.table_record import OwnTable
 from penstock.coordinator.groups.record import (
     CommandKind,
     DeliveryOrder,
@@ -34,8 +35,8 @@ from tests.coordinator.test_cells import FaultyTable
 
 def groups(table: CellTable, seed: int | None = None, *, lake: str | None = None) -> GroupRegistry:
     runtime = Runtime() if seed is None else Runtime(random=random.Random(seed))
-    cells = Cells(table, runtime)
-    return GroupRegistry(cells, runtime, LakeCell(cells, runtime, lake))
+    own = None if lake is None else TableAgreement(table, runtime, lake=lake, own=OwnTable(url=table.url))
+    return GroupRegistry(Cells(table, runtime, agreement=own), runtime)
 
 
 def run(main: Callable[[GroupRegistry], Coroutine[Any, Any, None]]) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Final
 
-from ....coordinator.cells.lake_cell import lake_name
+from ....coordinator.cells.agreement import lake_name
 from ...peers.rendezvous import Peer, by_rendezvous
 from ...server.options import Endpoint
 

@@ -22,9 +22,10 @@ from penstock.coordinator.access.record import (
 )
 from penstock.coordinator.access.registry import AccessRegistry
 from penstock.coordinator.access.sealing import KEY_BYTES, SealingKeys, SecretNotOpened, new_key
+from penstock.coordinator.cells.agreement import TableAgreement
 from penstock.coordinator.cells.cells import Cells
 from penstock.coordinator.cells.keys import ACCESS
-from penstock.coordinator.cells.lake_cell import LakeCell
+from penstock.coordinator.cells.table_record import OwnTable
 from penstock.coordinator.tables import Cell, CellTable, MemoryTable, TableMismatch
 from penstock.log.errors import InvalidArgument, LimitExceeded
 from penstock.log.runtime.runtime import Runtime
@@ -45,8 +46,8 @@ class FaultyWrites(FaultyTable):
 
 def registry(table: CellTable, runtime: Runtime | None = None, *, lake: str | None = None) -> AccessRegistry:
     runtime = runtime or Runtime()
-    cells = Cells(table, runtime)
-    return AccessRegistry(cells, runtime, LakeCell(cells, runtime, lake))
+    own = None if lake is None else TableAgreement(table, runtime, lake=lake, own=OwnTable(url=table.url))
+    return AccessRegistry(Cells(table, runtime, agreement=own), runtime)
 
 
 def opened(record: AccessRecord, name: str, keys: SealingKeys = KEYS) -> list[str]:

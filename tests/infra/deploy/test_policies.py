@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from penstock.coordinator.cells.keys import players_key
+from penstock.coordinator.cells.keys import TABLE, players_key
 from penstock.coordinator.timers.role import TIMERS
 from penstock.infra.deploy.access import ProcessRole, as_objects, cell_access, topic_access
 from penstock.infra.deploy.policies import policy
@@ -44,7 +44,8 @@ def test_everything_that_a_role_asks_for_is_allowed(world: World) -> None:
     refused = [(role, request) for role, store in world.stores.items() for request in store.refused]
     # A sender begins a young topic's timers where it may; where it may not, those who maintain the lake do, a little later.
     assert {request.resource.rpartition("/prod/")[2] for role, request in refused if role is ProcessRole.PRODUCER} <= {
-        f"coordination/{players_key(TIMERS)}"
+        f"coordination/{players_key(TIMERS)}",
+        RECORD,
     }
     assert not [request for role, request in refused if role is not ProcessRole.PRODUCER]
     assert all(store.allowed for store in world.stores.values())
@@ -63,18 +64,22 @@ def test_the_same_under_policies_for_these_topics_and_this_group_alone_with_cell
 
 
 WAITING = "waiting/"
+RECORD = f"coordination/{TABLE}"
+"""Of the lake's table. Whoever comes first makes it; here that is a sender of transactions."""
 HANDED = "topics/*/staged/handed/"
 ICEBERG = "topics/*/table*/metadata/"
 GET, PUT, DELETE = "s3:GetObject", "s3:PutObject", "s3:DeleteObject"
 RARE: dict[ProcessRole, dict[str, tuple[str, ...]]] = {
     ProcessRole.READER: {WAITING: (GET,)},
-    ProcessRole.CONSUMER: {WAITING: (GET, PUT, DELETE)},
+    ProcessRole.CONSUMER: {WAITING: (GET, PUT, DELETE), RECORD: (PUT,)},
+    ProcessRole.GATEWAY: {RECORD: (PUT,)},
+    ProcessRole.SYNC: {RECORD: (PUT,)},
     # Who recalls what has waited for days finds it in a run. Whether an appender has to look into what others handed over is chance.
     ProcessRole.PRODUCER: {"timers/": (GET,), HANDED: (GET,)},
     ProcessRole.CAPTURE: {HANDED: (GET,)},
     # Messages that are let go while others race for the log's end are handed over.
     # No topic of this lake is listed for Iceberg.
-    ProcessRole.MAINTENANCE: {WAITING: (GET, DELETE), HANDED: (PUT,), ICEBERG: (PUT,)},
+    ProcessRole.MAINTENANCE: {WAITING: (GET, DELETE), HANDED: (PUT,), ICEBERG: (PUT,), RECORD: (PUT,)},
 }
 """What this life of a lake does not have: more than a thousand messages of a queue that wait to be retried, late recalls, races of timers."""
 TRIALS = (".probe/", ".clock/", ".doctor/")

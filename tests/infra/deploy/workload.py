@@ -29,10 +29,12 @@ from penstock.consumers.push_options import PushOptions
 from penstock.consumers.ranges.mirror import GroupMirror
 from penstock.consumers.ranges.offsets import StreamOffset
 from penstock.consumers.statistics import TAKE_OVERS
+from penstock.coordinator.cells.agreement import TableAgreement, table_record
 from penstock.coordinator.cells.keys import GATEWAYS
+from penstock.coordinator.cells.table_record import OwnTable
 from penstock.coordinator.coordination import Coordination
 from penstock.coordinator.rebalance.roles import OfferedRole, Players, stand_in
-from penstock.coordinator.tables import MemoryTable
+from penstock.coordinator.tables import CellTable, MemoryTable
 from penstock.coordinator.timers.options import TimerOptions
 from penstock.coordinator.timers.role import TIMERS, Timers
 from penstock.coordinator.timers.young_topics import with_young_topics
@@ -114,13 +116,13 @@ class World:
     def lake(self, role: ProcessRole, runtime: Runtime) -> Lake:
         lake = Lake(self.stores[role], runtime=runtime, read_only=role is ProcessRole.READER, coordination="store")
         if self.tables:
-            lake._coordination = Coordination(self.tables[role], lake.runtime, lake="s3://lakes/prod")
+            lake._coordination = _coordination(lake, self.tables[role])
         return lake
 
     def settling_lake(self, runtime: Runtime) -> Lake:
         lake = Lake(self.settling, runtime=runtime, coordination="store")
         if self.settling_table is not None:
-            lake._coordination = Coordination(self.settling_table, lake.runtime, lake="s3://lakes/prod")
+            lake._coordination = _coordination(lake, self.settling_table)
         return lake
 
     # --- What the roles do ------------------------------------------------------------------------------------------------------
@@ -395,6 +397,14 @@ class _View:
 
     async def coordination(self) -> Coordination:
         return self.lake.coordination
+
+
+def _coordination(lake: Lake, table: CellTable) -> Coordination:
+    """As of a lake whose cells lie in DynamoDB."""
+    record = table_record(lake.store, lake.runtime)
+    own = OwnTable(url=table.url)
+    agreement = TableAgreement(table, lake.runtime, lake="s3://lakes/prod", own=own, record=record, read_only=lake.read_only)
+    return Coordination(table, lake.runtime, agreement=agreement)
 
 
 def _at_once(work: Callable[[], Awaitable[Any]]) -> Any:

@@ -12,7 +12,6 @@ from typing import Any, Literal
 
 from penstock.coordinator.cells.cells import Cells
 from penstock.coordinator.cells.keys import queue_key
-from penstock.coordinator.cells.lake_cell import LakeCell
 from penstock.coordinator.groups.record import GroupSettings
 from penstock.coordinator.queues.cell import QueueCell
 from penstock.coordinator.queues.keeper import OwnershipLost, QueueKeeper
@@ -299,7 +298,7 @@ class Consumer:
 
 def make_groups(fleet: Fleet, process: SimProcess, cells: Cells | None = None) -> GroupRegistry:
     cells = cells or Cells(fleet.table.client(process), process.runtime)
-    return GroupRegistry(cells, process.runtime, LakeCell(cells, process.runtime, None))
+    return GroupRegistry(cells, process.runtime)
 
 
 def _with_suspects_settled(cell: QueueCell) -> QueueCell:

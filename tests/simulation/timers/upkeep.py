@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from penstock.coordinator.cells.cells import Cells
-from penstock.coordinator.cells.lake_cell import LakeCell
 from penstock.coordinator.maintenance import LakeMaintenance
 from penstock.coordinator.registry.groups import GroupRegistry
 from penstock.log.errors import PenstockError
@@ -20,7 +19,7 @@ async def maintain(lake: LogLake, cells: Cells) -> list[tuple[str, PenstockError
         if isinstance(result, PenstockError):
             failed.append((step, result))
 
-    upkeep = LakeMaintenance(lake, cells, GroupRegistry(cells, lake.runtime, LakeCell(cells, lake.runtime, None)), on_step=told)
+    upkeep = LakeMaintenance(lake, cells, GroupRegistry(cells, lake.runtime), on_step=told)
     for name in (TOPIC, timer_log_name(TOPIC)):
         try:
             await upkeep.once(name)

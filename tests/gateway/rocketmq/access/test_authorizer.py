@@ -15,7 +15,6 @@ from penstock.coordinator.access.record import AccessRecord
 from penstock.coordinator.access.registry import AccessRegistry
 from penstock.coordinator.access.sealing import KEY_BYTES, SealingKeys, new_key
 from penstock.coordinator.cells.cells import Cells
-from penstock.coordinator.cells.lake_cell import LakeCell
 from penstock.coordinator.tables import MemoryTable
 from penstock.gateway.access.authorizer import PrincipalAuthorizer
 from penstock.gateway.access.limits import PrincipalLimits
@@ -55,7 +54,7 @@ class World:
         self.clock = Hands()
         runtime = Runtime(clock=self.clock)
         cells = Cells(MemoryTable(), runtime)
-        self.operator = AccessRegistry(cells, runtime, LakeCell(cells, runtime, None))
+        self.operator = AccessRegistry(cells, runtime)
         self.reads = 0
         self.outage = False
         principals = PrincipalAuthorizer(PrincipalCache(self._read, keys, self.clock), self.clock, limits)
