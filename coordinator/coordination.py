@@ -16,6 +16,7 @@ from .registry.groups import GroupRegistry
 from .tables import CellTable, open_table
 from .tables.objectstore import ObjectStoreTable
 from .tables.open import InDynamoDB, InMemory, InSqlite, InStore, Place, table_place
+from .tables.postgres.place import InPostgres
 from .tables.tolerant_table import TolerantTable
 from .workers.in_flight import ReceivedInFlight
 from .workers.lease import LEASE_ON_STORE_S, LEASE_S
@@ -98,7 +99,7 @@ def open_coordination(
             lake=store.url,
             own=own_table(place, table),
             record=table_record(store, runtime, table),
-            shared=url is not None and isinstance(place, InSqlite | InDynamoDB),
+            shared=url is not None and isinstance(place, InSqlite | InDynamoDB | InPostgres),
             read_only=read_only,
         ),
         lease_s=LEASE_ON_STORE_S if remote else LEASE_S,

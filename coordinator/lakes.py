@@ -68,7 +68,7 @@ class LakePlace:
                     object=named,
                     expected="a folder, file://, s3://, gs:// or az://"
                     if named == url
-                    else "sqlite:///path, dynamodb://… or store",
+                    else "sqlite:///path, dynamodb://…, postgresql://… or store",
                 )
         if "://" not in url:
             url = Path(url).expanduser().absolute().as_uri()

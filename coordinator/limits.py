@@ -18,3 +18,5 @@ ACCESS_BYTES_MAX = 128 * KIB
 """The most bytes of principals and roles: some 500 principals with a secret and a role each."""
 CELL_KEY_BYTES_MAX = 640
 """The longest key: of S3's 1,024 bytes, a lake's prefix needs some."""
+TABLE_TIMEOUT_S = 2.0
+"""The time that a remote table has for one request, well below a lease."""

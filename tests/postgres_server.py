@@ -20,6 +20,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from tests.servers import die_with_parent, free_port
 from tests.waiting import wait_until
 
@@ -142,19 +144,67 @@ class PostgresServer:
         self.stop(how)
         self.start()
 
+    def pause(self) -> None:
+        """Stop all its processes until `go_on`."""
+        for process in self._processes():
+            process.suspend()
+
+    def go_on(self) -> None:
+        for process in self._processes():
+            process.resume()
+
+    def _processes(self) -> list[psutil.Process]:
+        """The first one first, which starts the others: each has a session of its own."""
+        assert self._process is not None
+        first = psutil.Process(self._process.pid)
+        return [first, *first.children(recursive=True)]
+
+    @contextlib.contextmanager
+    def standby(self) -> Iterator[PostgresServer]:
+        """A server with this one's data of now, which takes no writes until `promote`, and hears nothing of later ones."""
+        with _folder() as folder:
+            other = PostgresServer(folder, self._programs, self._settings)
+            shutil.copytree(self.folder / "data", folder / "data")
+            (folder / "data" / "postmaster.pid").unlink(missing_ok=True)
+            (folder / "data" / "standby.signal").touch()
+            if self._user is not None:
+                for path in (folder, *folder.rglob("*")):
+                    os.chown(path, self._user.pw_uid, self._user.pw_gid, follow_symlinks=False)
+            with other.running():
+                yield other
+
+    def promote(self) -> None:
+        """Make a standby take writes, and wait until it does."""
+        import psycopg
+
+        with psycopg.connect(self.dsn, autocommit=True) as connection:
+            connection.execute("SELECT pg_promote()")
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[None]:
+        """Started until the block ends."""
+        try:
+            self.start()
+            yield
+        finally:
+            self.stop()
+
 
 @contextlib.contextmanager
 def postgres_server(**settings: str) -> Iterator[PostgresServer]:
     """A server with ``wal_level = logical`` and these settings, until the block ends."""
-    folder = Path(tempfile.mkdtemp(prefix="penstock-postgres-"))
-    try:
+    with _folder() as folder:
         server = PostgresServer(folder, find_postgres(), settings)
         server.create()
-        try:
-            server.start()
+        with server.running():
             yield server
-        finally:
-            server.stop()
+
+
+@contextlib.contextmanager
+def _folder() -> Iterator[Path]:
+    folder = Path(tempfile.mkdtemp(prefix="penstock-postgres-"))
+    try:
+        yield folder
     finally:
         shutil.rmtree(folder)
 

@@ -18,6 +18,7 @@ import pytest
 from tests.tree import AREAS, CONFIG, DOOR, MAPPING, ROOT, absolute_imports, files, modules
 
 HEAVY = {
+    "asyncpg",
     "boto3",
     "botocore",
     "click",

@@ -14,15 +14,17 @@ from ...log.errors import InvalidArgument, MissingDependency
 from ...log.limits import plain
 from ...log.runtime.runtime import Runtime
 from ...log.stores.protocol import HIDDEN_FOLDER, ObjectStore
+from ..limits import TABLE_TIMEOUT_S
 from .memory import MemoryTable
 from .objectstore import ObjectStoreTable
+from .postgres.place import OPTIONS, SCHEME, SECRETS, InPostgres, postgres_place
 from .protocol import CellTable, check_cell_key
 from .sqlite import SqliteTable
 
 if TYPE_CHECKING:
     from .dynamodb import DynamoDBTable
+    from .postgres.table import PostgresTable
 
-_TIMEOUT_S = 2.0
 _CONNECT_TIMEOUT_S = 1.0
 _READ_ATTEMPTS = 4
 _TABLE_NAME = re.compile(r"[A-Za-z0-9_.-]{3,255}")
@@ -32,8 +34,8 @@ _SECRETS = {
     "secret_access_key": "aws_secret_access_key",
     "session_token": "aws_session_token",
 }
-_KNOWN = ("memory", "sqlite", "dynamodb")
-_SCHEMES = "memory://, sqlite:///path, dynamodb://table?region=… or store"
+_KNOWN = ("memory", "sqlite", "dynamodb", SCHEME)
+_SCHEMES = "memory://, sqlite:///path, dynamodb://table?region=…, postgresql://user@host/database or store"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +65,7 @@ class InDynamoDB:
     prefix: str = ""
     region: str | None = None
     endpoint: str | None = None
-    timeout_s: float = _TIMEOUT_S
+    timeout_s: float = TABLE_TIMEOUT_S
 
     @property
     def url(self) -> str:
@@ -71,7 +73,7 @@ class InDynamoDB:
         return f"dynamodb://{self.table}" + (f"/{self.prefix}" if self.prefix else "") + (f"?{query}" if query else "")
 
 
-Place: TypeAlias = InMemory | InStore | InSqlite | InDynamoDB
+Place: TypeAlias = InMemory | InStore | InSqlite | InDynamoDB | InPostgres
 
 
 def open_table(url: str | None, *, store: ObjectStore, runtime: Runtime, options: Mapping[str, str] | None = None) -> CellTable:
@@ -84,13 +86,17 @@ def open_table(url: str | None, *, store: ObjectStore, runtime: Runtime, options
         ``dynamodb://table/prefix``        DynamoDB; several lakes may share a table if each has a prefix. Options: ``region``
                                            (default ``AWS_REGION``), ``endpoint`` (default ``AWS_ENDPOINT_URL_DYNAMODB``),
                                            ``timeout_s`` (one request, default 2). `create_table` makes the table.
+        ``postgresql://user@host/db``      a table of PostgreSQL, made by the first write where that is allowed. Options: ``table``
+                                           (default ``penstock``, or ``schema.name``), ``timeout_s``, libpq's ``sslmode``,
+                                           ``sslrootcert``, ``sslcert``, ``sslkey``, ``sslcrl`` and ``passfile``, and ``host``
+                                           (a socket's folder). Of several hosts the one that takes writes is used
         ``memory://name``                  a new table in this process; the name is for people
         =================================  ========================================================================================
 
     Credentials for DynamoDB come from the environment, the machine's role, or ``options`` (``access_key_id``, ``secret_access_key``,
-    ``session_token``). They are refused in a URL, which may be logged.
+    ``session_token``). PostgreSQL's password comes from ``PGPASSWORD`` or a passfile. All are refused in a URL, which may be logged.
 
-    Raises `InvalidArgument` for a bad URL, and `MissingDependency` without boto3.
+    Raises `InvalidArgument` for a bad URL, and `MissingDependency` without boto3 or asyncpg.
     """
     match table_place(url, store.url):
         case InMemory(name):
@@ -101,16 +107,27 @@ def open_table(url: str | None, *, store: ObjectStore, runtime: Runtime, options
             return SqliteTable(path, runtime=runtime)
         case InDynamoDB() as place:
             return _open_dynamodb(place, runtime, options or {})
+        case InPostgres() as place:
+            return _open_postgres(place, runtime, options or {})
 
 
 async def create_table(url: str, *, runtime: Runtime | None = None, options: Mapping[str, str] | None = None) -> None:
-    """Make a DynamoDB table for cells, billed by request, and wait for it, unless it exists; other tables are made by their first write. Raises
-    `TableMismatch` for another key.
+    """Make a table for cells in DynamoDB, billed by request, or in PostgreSQL, and wait for it, unless it exists; others are made by their first
+    write. Raises `TableMismatch` for another key.
     """
-    place = table_place(url, "")
-    if not isinstance(place, InDynamoDB):
-        raise InvalidArgument("only a DynamoDB table must be made", operation="create table", object=url, expected="dynamodb://…")
-    table = _open_dynamodb(place, runtime or Runtime(), options or {})
+    table: DynamoDBTable | PostgresTable
+    match table_place(url, ""):
+        case InDynamoDB() as place:
+            table = _open_dynamodb(place, runtime or Runtime(), options or {})
+        case InPostgres() as place:
+            table = _open_postgres(place, runtime or Runtime(), options or {})
+        case _:
+            raise InvalidArgument(
+                "only a table in DynamoDB or PostgreSQL is made by hand",
+                operation="create table",
+                object=url,
+                expected=f"dynamodb://… or {SCHEME}://…",
+            )
     try:
         await table.create()
     finally:
@@ -139,7 +156,7 @@ def table_place(url: str | None, store_url: str) -> Place:
             observed=f"{parts.scheme}://…" if "@" in parts.netloc else url.partition("?")[0],
             hint="machines without AWS share the bucket itself: store",
         )
-    if parts.username is not None or parts.password is not None:
+    if "@" in parts.netloc and parts.scheme != SCHEME:
         raise InvalidArgument("credentials do not belong into a URL", hint="Set them in the environment or pass options")
     if parts.fragment:
         raise InvalidArgument("a coordination URL has no '#'", object=url.partition("?")[0].partition("#")[0])
@@ -156,6 +173,9 @@ def table_place(url: str | None, store_url: str) -> Place:
         case "dynamodb":
             _know(url, options, _DYNAMODB_OPTIONS)
             return _dynamodb_place(url, parts.netloc, unquote(parts.path).strip("/"), options)
+        case "postgresql":
+            _know(url, options, OPTIONS)
+            return postgres_place(url, parts, options, _seconds(options.get("timeout_s")))
         case _:
             raise AssertionError(f"{parts.scheme} is known")
 
@@ -185,7 +205,7 @@ def _dynamodb_place(url: str, table: str, prefix: str, options: dict[str, str]) 
 def _know(url: str, options: Mapping[str, str], known: tuple[str, ...]) -> None:
     scheme = url.partition("://")[0]
     for name, value in options.items():
-        if name in _SECRETS or (name == "endpoint" and "@" in urlsplit(value).netloc):
+        if name in (*_SECRETS, *SECRETS) or (name == "endpoint" and "@" in urlsplit(value).netloc):
             raise InvalidArgument(
                 "credentials do not belong into a URL", observed=name, hint="Set them in the environment or pass options"
             )
@@ -195,12 +215,17 @@ def _know(url: str, options: Mapping[str, str], known: tuple[str, ...]) -> None:
 
 def _seconds(value: str | None) -> float:
     try:
-        seconds = _TIMEOUT_S if value is None else float(value)
+        seconds = TABLE_TIMEOUT_S if value is None else float(value)
         if not 0 < seconds <= 60:
             raise ValueError
     except ValueError:
         raise InvalidArgument("bad option", observed=f"timeout_s={value}", expected="seconds, above 0 and at most 60") from None
     return seconds
+
+
+def _check_options(options: Mapping[str, str]) -> None:
+    for name in options.keys() - _SECRETS.keys():
+        raise InvalidArgument("a coordination table has no such option", observed=name, expected=", ".join(_SECRETS))
 
 
 @cache
@@ -227,8 +252,7 @@ def _open_dynamodb(place: InDynamoDB, runtime: Runtime, options: Mapping[str, st
     from .dynamodb import THREADS, DynamoDBClient, DynamoDBTable
     from .dynamodb_errors import translate
 
-    for name in options.keys() - _SECRETS.keys():
-        raise InvalidArgument("a coordination table has no such option", observed=name, expected=", ".join(_SECRETS))
+    _check_options(options)
 
     def client(session: Session, attempts: int) -> DynamoDBClient:
         made: DynamoDBClient = session.create_client(
@@ -258,3 +282,19 @@ def _open_dynamodb(place: InDynamoDB, runtime: Runtime, options: Mapping[str, st
             raise translate(error, operation="open", object=place.url) from error
         raise InvalidArgument("the table's options do not fit", object=place.url, observed=str(error)) from error
     return DynamoDBTable(place.url, place.table, prefix=place.prefix, reader=reader, writer=writer, runtime=runtime, renew=clients)
+
+
+def _open_postgres(place: InPostgres, runtime: Runtime, options: Mapping[str, str]) -> PostgresTable:
+    try:
+        from .postgres.connection import connect
+        from .postgres.table import PostgresTable
+    except ImportError as error:
+        raise MissingDependency(
+            "cells in PostgreSQL need asyncpg",
+            operation="open",
+            object=place.url,
+            observed=str(error),
+            hint="pip install 'penstock[postgresql-cells]'",
+        ) from error
+    _check_options(options)
+    return PostgresTable(place, connect=connect, runtime=runtime)

@@ -8,31 +8,25 @@ import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from copy import copy
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import cast
 
-from msgspec import Struct
-
 from ...log.errors import PenstockError, unforeseen
 from ...log.runtime.runtime import Runtime
-from ...log.stores.protocol import Conflict
+from .changes import CellWrite, Change, Deletion, Outcome, error_of, take_together
 from .protocol import Cell, CellVersion, Told, check_cell, check_cell_key
-from .sqlite_file import LOCK_WAIT_MAX_S, CellWrite, Deletion, SqliteFile
+from .sqlite_file import LOCK_WAIT_MAX_S, SqliteFile
 from .threads import TableThreads
 from .versions import first_number, number_of, version_of
 
-_TOGETHER_MAX = 64
 _LINGERS_S = 0.05
 """The time for which the writing thread stays for the next write: to hand it to a pool takes a fifth of what the write takes."""
 
 
-class _Change(Struct, eq=False):
-    wanted: CellWrite | Deletion
+class _LoopChange(Change):
     loop: asyncio.AbstractEventLoop
-    told: Callable[[bool | PenstockError], None]
-    """Hears, by that loop, whether a cell changed, or the error that leaves this unknown."""
+    """The loop that calls ``told``."""
 
 
 class SqliteTable:
@@ -61,7 +55,7 @@ class SqliteTable:
             SqliteFile(self._path, runtime=runtime, closing=self._closing, wait=wait, lock_wait_max_s=lock_wait_max_s)
             for _ in range(2)
         )
-        self._waiting: deque[_Change] = deque()
+        self._waiting: deque[_LoopChange] = deque()
         self._committing = False
         """Whether the writing thread will look at what waits."""
         self._lingers = False
@@ -89,11 +83,11 @@ class SqliteTable:
         """`put`, whose end is told. What was not begun raises."""
         write = self._write(key, data, expected)
 
-        def hear(outcome: bool | PenstockError) -> None:
-            told(version_of(write.version) if outcome is True else _error("put", expected, write, outcome))
+        def hear(outcome: Outcome) -> None:
+            told(version_of(write.version) if outcome is True else error_of("put", expected, write, outcome))
 
         self._writes.check()
-        self._add(_Change(write, asyncio.get_running_loop(), hear))
+        self._add(_LoopChange(write, hear, asyncio.get_running_loop()))
 
     async def delete(self, key: str, *, expected: CellVersion) -> None:
         check_cell_key(key)
@@ -131,13 +125,13 @@ class SqliteTable:
     async def _change(self, operation: str, expected: CellVersion | None, wanted: CellWrite | Deletion) -> None:
         self._writes.check()
         loop = asyncio.get_running_loop()
-        outcome: asyncio.Future[bool | PenstockError] = loop.create_future()
+        outcome: asyncio.Future[Outcome] = loop.create_future()
 
-        def hear(found: bool | PenstockError) -> None:
+        def hear(found: Outcome) -> None:
             if not outcome.done():
                 outcome.set_result(found)
 
-        change = _Change(wanted, loop, hear)
+        change = _LoopChange(wanted, hear, loop)
         try:
             self._add(change)
             found = await outcome
@@ -145,9 +139,9 @@ class SqliteTable:
             self._withdraw(change)
             raise
         if found is not True:
-            raise _error(operation, expected, wanted, found)
+            raise error_of(operation, expected, wanted, found)
 
-    def _add(self, change: _Change) -> None:
+    def _add(self, change: _LoopChange) -> None:
         with self._lock:
             self._waiting.append(change)
             begin, self._committing = not self._committing, True
@@ -162,7 +156,7 @@ class SqliteTable:
                 self._withdraw(change)
                 raise
 
-    def _withdraw(self, change: _Change) -> None:
+    def _withdraw(self, change: _LoopChange) -> None:
         with self._lock, suppress(ValueError):  # cancelled or closed: a change that is not on its way yet stays undone
             self._waiting.remove(change)
 
@@ -171,7 +165,7 @@ class SqliteTable:
         lingered = False
         while True:
             with self._lock:
-                changes = self._next_together()
+                changes = take_together(self._waiting)
                 if not changes and (lingered or self._closing.is_set()):
                     self._committing = self._lingers = False
                     return
@@ -186,7 +180,7 @@ class SqliteTable:
                 with suppress(RuntimeError):  # the loop is closed: nobody waits
                     loop.call_soon_threadsafe(_tell, loop, changes, outcomes)
 
-    def _committed(self, wanted: Sequence[CellWrite | Deletion]) -> Sequence[bool | PenstockError]:
+    def _committed(self, wanted: Sequence[CellWrite | Deletion]) -> Sequence[Outcome]:
         try:
             match wanted:
                 case [Deletion() as deletion]:
@@ -198,37 +192,8 @@ class SqliteTable:
         except Exception as error:  # noqa: BLE001 - those who wait must hear of it
             return [unforeseen(error, operation="write cells")] * len(wanted)
 
-    def _next_together(self) -> list[_Change]:
-        if len(self._waiting) == 1:
-            return [self._waiting.popleft()]
-        together: dict[str, _Change] = {}
-        for change in self._waiting:
-            if isinstance(change.wanted, CellWrite) or not together:
-                together.setdefault(change.wanted.key, change)
-            if isinstance(change.wanted, Deletion) or len(together) == _TOGETHER_MAX:
-                break
-        for change in together.values():
-            self._waiting.remove(change)
-        return list(together.values())
 
-
-def _tell(loop: asyncio.AbstractEventLoop, changes: Sequence[_Change], outcomes: Sequence[bool | PenstockError]) -> None:
+def _tell(loop: asyncio.AbstractEventLoop, changes: Sequence[_LoopChange], outcomes: Sequence[Outcome]) -> None:
     for change, outcome in zip(changes, outcomes, strict=True):
         if change.loop is loop:
             change.told(outcome)
-
-
-def _error(
-    operation: str, expected: CellVersion | None, wanted: CellWrite | Deletion, outcome: bool | PenstockError
-) -> PenstockError:
-    """What the caller of an operation gets that was not carried out."""
-    if isinstance(outcome, PenstockError):
-        error = copy(outcome)  # all changes of one transaction share it
-        error.operation, error.__cause__ = operation, outcome
-        return error
-    return Conflict(
-        "the cell is not as expected",
-        operation=operation,
-        object=wanted.key,
-        expected=expected.token if expected else "no cell",
-    )

@@ -9,10 +9,11 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from ...log.errors import ClosedError, ForeignObject, NewerFormatError, NotSupported
 from ...log.runtime.runtime import Runtime
+from .changes import CellWrite, Deletion
 from .sqlite_errors import is_busy, translate
 
 T = TypeVar("T")
@@ -33,23 +34,6 @@ _PUT_ALL = """
     WHERE NOT EXISTS (SELECT 1 FROM wanted WHERE expected IS NOT (SELECT cells.version FROM cells WHERE cells.key = wanted.key))
     ON CONFLICT (key) DO UPDATE SET version = excluded.version, data = excluded.data
 """
-
-
-class CellWrite(NamedTuple):
-    """A put of a cell."""
-
-    key: str
-    version: int
-    data: bytes
-    expected: int | None
-    """The version that it replaces; None for a missing cell."""
-
-
-class Deletion(NamedTuple):
-    """A removal of a cell."""
-
-    key: str
-    expected: int
 
 
 class SqliteFile:

@@ -133,7 +133,7 @@ def _print_version(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
     metavar="URL",
     envvar="PENSTOCK_COORDINATION",
     show_envvar=True,
-    help="The table of consumer groups: sqlite:///path, dynamodb://table?region=…, store; default: beside a lake in a folder, else in it.",
+    help="Table of consumer groups: sqlite:///path, dynamodb://table, postgresql://user@host/db, store; default: beside a folder, else in the lake.",
 )
 @click.option(
     "--refusal-timeout",

@@ -17,7 +17,19 @@ from collections.abc import Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-EXTRAS = ("dynamodb", "delta", "gateway", "iceberg", "kafka", "metrics", "opentelemetry", "pandas", "polars", "testing")
+EXTRAS = (
+    "dynamodb",
+    "delta",
+    "gateway",
+    "iceberg",
+    "kafka",
+    "metrics",
+    "opentelemetry",
+    "pandas",
+    "polars",
+    "postgresql-cells",
+    "testing",
+)
 """The extras that the quick tests use."""
 TOOLS = ("build", "hypothesis", "opentelemetry-sdk", "psutil", "pytest-timeout", "pytest-xdist", "pyyaml", "setuptools>=77")
 READERS = ("duckdb", "pyiceberg")

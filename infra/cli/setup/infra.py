@@ -19,8 +19,8 @@ _ROLES = ("reader", "producer", "transactions", "consumer", "gateway", "capture"
 
 @click.group(cls=CommandGroup)
 def command() -> None:
-    """Files to run Penstock with (policies, Terraform, Docker, Kubernetes, Compose, Prometheus, Grafana), the DynamoDB table, and S3 and DynamoDB
-    on this machine.
+    """Files to run Penstock with (policies, Terraform, Docker, Kubernetes, Compose, Prometheus, Grafana), the coordination table, and S3 and
+    DynamoDB on this machine.
     """
 
 
@@ -87,19 +87,19 @@ def _write(session: CommandSession, kind: str, folder: Path) -> None:
 
 @command.group()
 def table() -> None:
-    """The DynamoDB table for cells."""
+    """The table for cells in DynamoDB or PostgreSQL."""
 
 
 @table.command()
 @group_options
 @click.pass_obj
 def create(session: CommandSession) -> None:
-    """Create the table and wait until it can be used; fine when it is there. It is billed by request."""
+    """Create the table and wait until it can be used; fine when it is there. In DynamoDB it is billed by request."""
     from ....coordinator.tables import create_table
 
     coordination = session.coordination
     if coordination is None:
-        raise click.UsageError("Which table? Give --coordination dynamodb://table?region=…, or set PENSTOCK_COORDINATION.")
+        raise click.UsageError("Which table? Give --coordination dynamodb://… or postgresql://…, or set PENSTOCK_COORDINATION.")
     asyncio.run(create_table(coordination))
     if session.as_json:
         output.emit({"table": coordination, "ready": True})

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from penstock.coordinator.tables import create_table
-from tests.coordinator.tables.places import AtUrl, InMemory, InMemoryStore, InStore, Place, sqlite_place
+from tests.coordinator.tables.places import AtUrl, InMemory, InMemoryStore, InStore, Place, postgres_place, sqlite_place
 from tests.servers import DYNOXIDE, VERSITYGW, DynamoDBServer, dynoxide_server
 from tests.thorough import unless_built
 
@@ -49,6 +49,8 @@ def make_place(kind: str, request: pytest.FixtureRequest, folder: Path) -> Place
             server = request.getfixturevalue(kind.rpartition(" ")[2])
             # versitygw reads an object's ETag before it opens the object.
             return InStore(server.url(f"cells/{next(_numbers)}"), server.credentials, reads_tear=kind.endswith("versitygw"))
+        case "postgres":
+            return postgres_place(request.getfixturevalue("postgres"), f"cells_{next(_numbers)}")
         case "dynamodb on moto":
             return dynamodb_place(DynamoDBServer(request.getfixturevalue("moto").endpoint))
         case _:
@@ -57,6 +59,7 @@ def make_place(kind: str, request: pytest.FixtureRequest, folder: Path) -> Place
 
 ON_VERSITYGW = pytest.param("store on versitygw", marks=[pytest.mark.s3, pytest.mark.versitygw])
 ON_DYNOXIDE = pytest.param("dynamodb on dynoxide", marks=[pytest.mark.dynamodb, pytest.mark.dynoxide])
+ON_POSTGRES = pytest.param("postgres", marks=pytest.mark.postgres)
 ALL = [
     "memory",
     "sqlite",
@@ -66,6 +69,7 @@ ALL = [
     ON_VERSITYGW,
     pytest.param("dynamodb on moto", marks=pytest.mark.dynamodb),
     ON_DYNOXIDE,
+    ON_POSTGRES,
 ]
 
 
@@ -82,6 +86,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
         ON_VERSITYGW,
         pytest.param("dynamodb on moto", marks=[pytest.mark.dynamodb, *unless_built(DYNOXIDE)]),
         ON_DYNOXIDE,
+        ON_POSTGRES,
     ]
 )
 def contended(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
@@ -89,7 +94,7 @@ def contended(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     return make_place(request.param, request, tmp_path)
 
 
-@pytest.fixture(params=["sqlite", "store on files", ON_VERSITYGW, ON_DYNOXIDE])
+@pytest.fixture(params=["sqlite", "store on files", ON_VERSITYGW, ON_DYNOXIDE, ON_POSTGRES])
 def shared(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     """Such a place that several processes can open."""
     return make_place(request.param, request, tmp_path)

@@ -9,6 +9,7 @@ from typing import Protocol
 from penstock.coordinator.tables import CellTable, MemoryTable, ObjectStoreTable, open_table
 from penstock.log.runtime.runtime import Runtime
 from penstock.log.stores import MemoryStore, ObjectStore, open_store
+from tests.postgres_server import PostgresServer
 
 
 class Place(Protocol):
@@ -89,3 +90,8 @@ class AtUrl:
 
 def sqlite_place(folder: Path) -> AtUrl:
     return AtUrl("sqlite" + (folder / "coordination.db").as_uri().removeprefix("file"))
+
+
+def postgres_place(server: PostgresServer, table: str) -> AtUrl:
+    """A table that nobody has made."""
+    return AtUrl(f"{server.dsn}?table={table}&timeout_s=10")

@@ -10,6 +10,7 @@ import pytest
 
 from penstock.coordinator.tables import MemoryTable, ObjectStoreTable, SqliteTable, create_table, open_table
 from penstock.coordinator.tables.open import InDynamoDB, InMemory, InSqlite, InStore, Place, table_place
+from penstock.coordinator.tables.postgres.place import InPostgres
 from penstock.log.errors import InvalidArgument
 from penstock.log.runtime.runtime import Runtime
 from penstock.log.stores import CountingStore, MemoryStore, open_store
@@ -33,6 +34,22 @@ from penstock.log.stores import CountingStore, MemoryStore, open_store
             "s3://bucket",
             InDynamoDB(table="cells", prefix="lakes/one", region="eu-west-1", endpoint="http://127.0.0.1:8000", timeout_s=0.5),
         ),
+        ("postgresql://host/db", "s3://bucket", InPostgres(hosts=(("host", 5432),), database="db")),
+        (
+            "postgresql://an%40n@one:1,[::1]:2,three/d%20b?table=own.Cells&sslmode=verify-full&sslrootcert=/ca.pem&passfile=/p&timeout_s=1",
+            "s3://bucket",
+            InPostgres(
+                hosts=(("one", 1), ("::1", 2), ("three", 5432)),
+                database="d b",
+                user="an@n",
+                schema="own",
+                table="Cells",
+                ssl=(("sslmode", "verify-full"), ("sslrootcert", "/ca.pem")),
+                passfile="/p",
+                timeout_s=1.0,
+            ),
+        ),
+        ("postgresql:///db?host=/run/postgresql", "s3://bucket", InPostgres(hosts=(("/run/postgresql", 5432),), database="db")),
     ],
 )
 def test_a_url_names_a_place(url: str | None, lake: str, place: Place) -> None:
@@ -42,8 +59,11 @@ def test_a_url_names_a_place(url: str | None, lake: str, place: Place) -> None:
 @pytest.mark.parametrize(
     ("url", "said"),
     [
-        ("", r"not a coordination table's URL.*expected: memory://, sqlite:///path, dynamodb://table\?region=… or store"),
-        ("postgresql://ann:secret@host/db", r"not a coordination table's URL.*observed: postgresql://…\).*share the bucket"),
+        (
+            "",
+            r"not a coordination table's URL.*expected: memory://, sqlite:///path, dynamodb://table\?region=…, postgresql://.* or store",
+        ),
+        ("mysql://ann:hush@host/db", r"not a coordination table's URL.*observed: mysql://…\).*share the bucket"),
         ("redis://host", r"not a coordination table's URL.*observed: redis://host"),
         ("cells.db", "not a coordination table's URL"),
         ("sqlite://cells.db", r"names no file.*expected: sqlite:///absolute/path"),
@@ -64,6 +84,25 @@ def test_a_url_names_a_place(url: str | None, lake: str, place: Place) -> None:
         ("dynamodb://cells?secret_access_key=hush", "credentials do not belong into a URL.*observed: secret_access_key"),
         ("dynamodb://cells?endpoint=http://id:hush@db.example", "credentials do not belong into a URL.*observed: endpoint"),
         ("dynamodb://cells#part", "has no '#'"),
+        ("postgresql://ann:hush@host/db", r"credentials do not belong into a URL.*PGPASSWORD.*passfile"),
+        ("postgresql://host/db?password=hush", "credentials do not belong into a URL.*observed: password"),
+        ("postgresql://host/db?sslpassword=hush", "credentials do not belong into a URL.*observed: sslpassword"),
+        ("postgresql://host", "names no database.*postgresql://user@host:5432/database"),
+        ("postgresql://host/a/b", "names no database"),
+        ("postgresql:///db", "names no PostgreSQL server"),
+        ("postgresql://one,,two/db", "names no PostgreSQL server"),
+        ("postgresql://host:0/db", "names no PostgreSQL server.*observed: host:0"),
+        ("postgresql://host:65536/db", "names no PostgreSQL server"),
+        ("postgresql://host/db?host=/run", "bad option.*no other host"),
+        ("postgresql:///db?host=run", "bad option"),
+        ('postgresql://host/db?table=a"b', "names no PostgreSQL table.*letters, digits"),
+        ("postgresql://host/db?table=a.b.c", "names no PostgreSQL table"),
+        ("postgresql://host/db?table=", "names no PostgreSQL table"),
+        ("postgresql://host/db?table=" + "t" * 64, "names no PostgreSQL table"),
+        ("postgresql://host/db?sslmode=verify", "bad option.*verify-full.*observed: sslmode=verify"),
+        ("postgresql://host/db?connect_timeout=1", "postgresql:// has no such option.*table.*observed: connect_timeout"),
+        ("postgresql://host/db?timeout_s=61", "bad option.*timeout_s=61"),
+        ("postgres://host/db", "not a coordination table's URL"),
     ],
 )
 def test_a_bad_url_is_refused_with_what_is_wrong(url: str, said: str) -> None:
@@ -90,9 +129,20 @@ def test_a_dynamodb_table_shows_its_place_without_secrets() -> None:
         open_table(url, store=MemoryStore(), runtime=Runtime(), options={"token": "x"})
 
 
-def test_only_a_dynamodb_table_is_made_by_hand(tmp_path: Path) -> None:
+def test_a_table_in_postgresql_shows_its_place_without_options_that_say_how_to_come_there() -> None:
+    url = "postgresql://ann@one:5432,[::1]:2/d%20b?table=own.cells"
+    assert open_table(f"{url}&sslmode=require&passfile=/hush", store=MemoryStore(), runtime=Runtime()).url == url
+    place = table_place("postgresql://ann@one,two:2/db?sslmode=require&passfile=/hush&table=cells", "s3://bucket")
+    assert isinstance(place, InPostgres)
+    assert place.dsn(1) == "postgresql://ann@two:2/db?sslmode=require&passfile=/hush"
+    socket = table_place("postgresql:///db?host=/run/postgresql", "s3://bucket")
+    assert isinstance(socket, InPostgres)
+    assert socket.url == socket.dsn(0) == "postgresql:///db?host=/run/postgresql"
+
+
+def test_only_a_table_of_a_service_is_made_by_hand(tmp_path: Path) -> None:
     for url in ("store", "memory://", f"sqlite://{tmp_path}/cells.db"):
-        with pytest.raises(InvalidArgument, match="only a DynamoDB table must be made"):
+        with pytest.raises(InvalidArgument, match="only a table in DynamoDB or PostgreSQL is made by hand"):
             asyncio.run(create_table(url))
     assert os.listdir(tmp_path) == []
 

@@ -82,7 +82,7 @@ def test_it_is_said_where_files_cannot_be_written(penstock: Penstock, tmp_path: 
 def test_table_create_wants_a_table(penstock: Penstock) -> None:
     assert "Which table?" in penstock("infra", "table", "create", code=2).err
     refused = penstock("infra", "table", "create", "--coordination", "sqlite:///tmp/cells", code=2)
-    assert "only a DynamoDB table must be made" in refused.err
+    assert "only a table in DynamoDB or PostgreSQL is made by hand" in refused.err
 
 
 def test_local_without_moto_names_the_extra(penstock: Penstock, monkeypatch: pytest.MonkeyPatch) -> None:
