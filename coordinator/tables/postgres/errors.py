@@ -146,7 +146,8 @@ def _meaning(error: Exception) -> _Meaning:
             return StoreUnavailable, "PostgreSQL cannot be reached", None
         case asyncpg.ClientConfigurationError():
             return InvalidArgument, "the coordination table's URL does not fit", "Check its options, and PG… in the environment"
-        case asyncpg.ConnectionDoesNotExistError() | asyncpg.InterfaceError():
+        case asyncpg.InterfaceError() | asyncpg.InternalClientError():
+            # The latter where the server has said that it ends, and the end of the connection is not here yet.
             return StoreUnavailable, "the connection to PostgreSQL broke", None
     return InternalError, "the client of PostgreSQL failed", None
 

@@ -82,9 +82,9 @@ class CellStatements:
         )
 
     @property
-    def by_hand(self) -> str:
-        """What makes the table."""
-        return f'CREATE SCHEMA IF NOT EXISTS "{self._schema}"; {self.create_table};'
+    def by_hand(self) -> list[str]:
+        """The statements that make the table."""
+        return [f'CREATE SCHEMA IF NOT EXISTS "{self._schema}";', f"{self.create_table};"]
 
 
 def key_ranges(prefixes: Sequence[str]) -> tuple[list[str], list[str]]:

@@ -250,7 +250,7 @@ class PostgresTable:
                     operation="create table",
                     object=self._place.name,
                     observed=error.observed,
-                    hint=f"Let somebody who may run: {self._sql.by_hand} Then `penstock infra policy ROLE --grants` prints the GRANTs",
+                    hint=f"Let somebody who may run: {' '.join(self._sql.by_hand)} Then `penstock infra policy ROLE --grants` prints the GRANTs",
                 ) from error
             raise
 

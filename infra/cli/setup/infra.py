@@ -6,13 +6,16 @@ import asyncio
 import json
 import threading
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
 from ...terminal import output
 from ...terminal.listing import CommandGroup
 from ...terminal.session import CommandSession, command_options, group_options
+
+if TYPE_CHECKING:
+    from ...deploy.access import ProcessRole
 
 _ROLES = ("reader", "producer", "transactions", "consumer", "gateway", "capture", "sync", "maintenance")
 
@@ -31,22 +34,39 @@ def command() -> None:
 @click.option("--account", default="*", show_default=True, help="The AWS account of the DynamoDB table.")
 @click.option("--kms-key", metavar="ARN", help="The key that the bucket's objects are encrypted with.")
 @click.option("--principal", metavar="ARN", help="Make it a policy of the bucket, for this role or user.")
+@click.option("--grants", is_flag=True, help="Print the SQL for a coordination table in PostgreSQL instead.")
 @group_options
 @click.pass_obj
-def policy(session: CommandSession, /, roles: tuple[str, ...], **given: Any) -> None:  # noqa: ANN401 - as the library takes them
+def policy(session: CommandSession, /, roles: tuple[str, ...], grants: bool, **given: Any) -> None:  # noqa: ANN401 - as the library takes them
     """Print what IAM must allow a process that is ROLE, or several, on a lake on S3. The roles are reader, producer, transactions,
     consumer, gateway, capture, sync and maintenance.
 
     The policy allows what the code asks for, and nothing else. A consumer whose lake does upkeep in the background is also `maintenance`. A
     process that redrives dead letters is also `producer`. A gateway is also a `producer`, `transactions` and a `consumer`. Spark's ordered
     writes are a `producer`'s; its source is a `reader`'s, and with `group` a `consumer`'s. The folder of a sync's targets needs a policy of
-    its own.
+    its own. A coordination table in PostgreSQL is granted by SQL, which --grants prints for the user in its URL.
     """
     from ...deploy.access import ProcessRole
     from ...deploy.policies import policy as made
 
-    document = made([ProcessRole(role) for role in roles], session.lake_url, coordination=session.coordination, **given)
+    played = [ProcessRole(role) for role in roles]
+    if grants:
+        _say_grants(session, played)
+        return
+    document = made(played, session.lake_url, coordination=session.coordination, **given)
     output.say(json.dumps(document, indent=None if session.as_json else 2))
+    if (session.coordination or "").startswith("postgresql:"):
+        output.note("The coordination table needs GRANTs, too: the same with --grants prints them.")
+
+
+def _say_grants(session: CommandSession, roles: list[ProcessRole]) -> None:
+    from ...deploy.grants import grants
+
+    statements = grants(roles, session.coordination)
+    if session.as_json:
+        output.emit({"statements": statements})
+    else:
+        output.say("\n".join(statements) or "-- These roles use no cells.")
 
 
 def _add_writer(kind: str, text: str) -> None:

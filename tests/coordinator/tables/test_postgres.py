@@ -11,13 +11,14 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequen
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any, TypeVar
+from unittest.mock import Mock
 
 import asyncpg
 import pytest
 
 from penstock.coordinator.cells.cells import Cells
 from penstock.coordinator.tables import Cell, CellVersion, Conflict, TableMismatch, TableNotFound, create_table, open_table
-from penstock.coordinator.tables.postgres.connection import Connection, connect
+from penstock.coordinator.tables.postgres.connection import Connection, Prepared, connect
 from penstock.coordinator.tables.postgres.place import InPostgres
 from penstock.coordinator.tables.postgres.table import PostgresTable
 from penstock.log.errors import (
@@ -335,6 +336,37 @@ async def test_a_connection_that_was_cut_is_made_anew(postgres: PostgresServer) 
         await until(sync(opened_before.is_closed), bool, "the client hears of the end")
         await table.put("k", b"two", expected=version)
         assert (await held(table, "k") or [b""])[0] == b"two"
+
+
+async def test_a_connection_whose_end_is_on_its_way_is_no_mistake_of_ours(postgres: PostgresServer) -> None:
+    """asyncpg says so where a server that is killed has told its end, and the connection is still open."""
+    ends: list[bool] = []
+
+    async def ending(dsn: str, timeout_s: float) -> Connection:
+        made = await connect(dsn, timeout_s)
+        if not ends or ends[-1]:
+            prepare = made.prepare
+
+            async def ended(query: str, *, name: str, timeout: float) -> Prepared:
+                if "is_in_recovery() AS standby" in query.splitlines()[1] and "durable" in query:
+                    return await prepare(query, name=name, timeout=timeout)
+                raise asyncpg.InternalClientError("cannot switch to state 12; another operation (2) is in progress")
+
+            made = Mock(wraps=made, prepare=ended)
+        ends.append(False)
+        return made
+
+    place = place_of(postgres)
+    async with opened(place) as other:
+        await other.put("k", b"one", expected=None)
+    table = PostgresTable(place, connect=ending, runtime=Runtime())
+    assert (await held(table, "k") or [b""])[0] == b"one"
+    assert len(ends) == 2
+    ends.append(True)
+    with pytest.raises(StoreUnavailable, match="the connection to PostgreSQL broke"):
+        await table.put("k/2", b"", expected=None)
+    await table.put("k/2", b"", expected=None)
+    await table.close()
 
 
 async def test_a_write_whose_answer_is_lost_is_told_apart_by_its_id(postgres: PostgresServer) -> None:

@@ -14,6 +14,7 @@ import pytest
 
 from penstock.infra.deploy.access import ProcessRole
 from penstock.infra.deploy.generated_files import KINDS
+from penstock.infra.deploy.grants import grants
 from penstock.infra.deploy.policies import policy
 from tests.infra.cli.conftest import Penstock
 from tests.lakes import TIMEOUT_S
@@ -50,6 +51,19 @@ def test_policy_reads_where_cells_lie_from_the_environment(penstock: Penstock, m
     monkeypatch.setenv("PENSTOCK_COORDINATION", "dynamodb://cells")
     said = penstock("infra", "policy", "consumer", "--lake", URL, "--json")
     assert said.rows == [policy([ProcessRole.CONSUMER], URL, coordination="dynamodb://cells")]
+
+
+def test_policy_prints_the_grants_of_a_table_in_postgresql(penstock: Penstock) -> None:
+    place = "postgresql://worker@db/shop"
+    words = ["infra", "policy", "consumer", "--lake", URL, "--coordination", place]
+    beside = penstock(*words)
+    assert json.loads(beside.out) == policy([ProcessRole.CONSUMER], URL, coordination=place)
+    assert "--grants prints them" in beside.err
+    statements = grants([ProcessRole.CONSUMER], place)
+    assert penstock(*words, "--grants").out.splitlines() == statements
+    assert penstock(*words, "--grants", "--json").rows == [{"statements": statements}]
+    assert penstock("infra", "policy", "capture", "--grants", "--coordination", place).out == "-- These roles use no cells.\n"
+    assert "only a table in PostgreSQL has GRANTs" in penstock("infra", "policy", "consumer", "--grants", code=2).err
 
 
 def test_policy_says_what_is_wrong(penstock: Penstock) -> None:

@@ -25,9 +25,10 @@ from pathlib import Path
 
 import penstock
 from penstock.coordinator.tables import create_table
+from tests.postgres_server import postgres_server
 from tests.processes.consuming.disk import small_disk
 from tests.processes.consuming.judge import Outcome, judge
-from tests.processes.consuming.nemesis import ATTEMPTS, BROADCAST_DECK, DECK, MORE, SHORT, Chaos, Ground, Plan
+from tests.processes.consuming.nemesis import ATTEMPTS, BROADCAST_DECK, DECK, MORE, SHORT, TABLE_DECK, Chaos, Ground, Plan
 from tests.processes.consuming.orders import read_orders
 from tests.processes.consuming.progress import Progress
 from tests.processes.consuming.throttle import throttled
@@ -36,7 +37,7 @@ from tests.processes.worker import BATCH_MAX, TOPIC
 from tests.servers import dynoxide_server, versitygw_server
 
 KEPT = ("local", "versitygw")
-STORES = ("local", "small-disk", "versitygw", "dynoxide", "throttled")
+STORES = ("local", "small-disk", "versitygw", "dynoxide", "throttled", "postgres")
 
 
 def run(
@@ -88,8 +89,8 @@ def judged(lake: penstock.Lake, folder: Path, *, broken: str = "", say: Callable
 
 @contextmanager
 def place(kind: str, folder: Path, *, seed: int = 0) -> Iterator[Ground]:
-    """An empty lake: a folder with cells in SQLite (on a ``small-disk`` of its own), a bucket that holds the cells too, or a bucket with cells in
-    DynamoDB, which is ``throttled`` or not.
+    """An empty lake: a folder with cells in SQLite (on a ``small-disk`` of its own), a bucket that holds the cells too, a bucket with cells in
+    DynamoDB, which is ``throttled`` or not, or a folder with cells in PostgreSQL, which would lose what nobody asks it to keep.
     """
     with ExitStack() as stack:
         if kind == "local":
@@ -98,6 +99,10 @@ def place(kind: str, folder: Path, *, seed: int = 0) -> Iterator[Ground]:
         if kind == "small-disk":
             disk = stack.enter_context(small_disk(folder / "disk"))
             yield Ground(str(disk / "lake"), {}, disk=disk)
+            return
+        if kind == "postgres":
+            server = stack.enter_context(postgres_server(fsync="on", synchronous_commit="off", wal_writer_delay="10s"))
+            yield Ground(str(folder / "lake"), {}, coordination=f"{server.dsn}?table=cells", server=server)
             return
         s3 = stack.enter_context(versitygw_server(folder / "server"))
         ground = Ground(s3.url("lake"), s3.credentials)
@@ -216,6 +221,8 @@ def main() -> int:
             folder = chosen.keep / kind if chosen.keep else Path(stack.enter_context(tempfile.TemporaryDirectory()))
             folder.mkdir(parents=True, exist_ok=True)
             ground = stack.enter_context(place(kind, folder, seed=seed))
+            if ground.server is not None and not chosen.only:
+                plan = replace(plan, deck={**TABLE_DECK, **plan.deck})
             say = None if chosen.short else say_at_once
             outcome = run(ground, folder, plan, seed=seed, say=say, told_to_end=told_to_end)
         print(f"{kind}:")

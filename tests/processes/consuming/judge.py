@@ -16,7 +16,7 @@ from tests.processes.check import Row, Verdict, Whole
 from tests.processes.check import check_part as check_log
 from tests.processes.consuming.broadcast import SAVED_S, Member
 from tests.processes.consuming.check import Found, History, Rules, check_part, finish
-from tests.processes.consuming.disturbed import DIED, FENCED, FULL, LEASE, STOP, Disturbed
+from tests.processes.consuming.disturbed import DIED, FENCED, LEASE, STOP, TABLE, Disturbed
 from tests.processes.consuming.fates import Fates
 from tests.processes.consuming.figures import Pauses, Tenures, pauses
 from tests.processes.consuming.nemesis import ATTEMPTS, BOTH, REPEATS_MAX
@@ -33,6 +33,7 @@ NO_ANSWER = (
     "another process holds the database's lock",
     "no answer",
     "DynamoDB throttles",
+    "PostgreSQL",
 )
 """What a process says that gives up since nobody can write to the table."""
 COLUMNS = ["queue", "offset", "body", "message_group", "store_timestamp"]
@@ -118,7 +119,7 @@ def troubles_of(course: Course, records: Records) -> list[Disturbed]:
     for process in sorted(processes - left):
         at_s = records.last_s.get(process, 0.0)
         known.append(Disturbed(DIED, process, at_s, at_s))
-    known += [Disturbed(FULL, one, from_s, until_s) for one in sorted(processes) for from_s, until_s in course.full]
+    known += [trouble._replace(process=one) for one in sorted(processes) for trouble in course.of_all]
     return known + [
         Disturbed(LEASE, one.process, one.at_s - 3 * course.run.lease_s, one.at_s)
         for one in records.noted
@@ -236,8 +237,8 @@ def unforeseen(course: Course, noted: list[Noted], troubles: list[Disturbed]) ->
     """Processes that ended as nothing explains."""
     if complaints := course.complaints():
         yield f"processes complained:\n{complaints[-3000:]}"
-    disturbed = {one.process for one in troubles if one.kind not in (DIED, LEASE)}
-    stops = [one for one in troubles if one.kind == STOP and course.run.in_sqlite]
+    disturbed = {one.process for one in troubles if one.kind not in (DIED, LEASE, TABLE)}
+    stops = [one for one in troubles if one.kind == TABLE or (one.kind == STOP and course.run.in_sqlite)]
     for one in noted:
         throttled = course.run.throttled and any(said in one.text for said in NO_ANSWER)
         if one.what is What.ENDED and not (throttled or one.process in disturbed or is_held_up(one, stops, course.run.lease_s)):
@@ -249,6 +250,6 @@ def unforeseen(course: Course, noted: list[Noted], troubles: list[Disturbed]) ->
 
 
 def is_held_up(one: Noted, stops: Iterable[Disturbed], lease_s: float) -> bool:
-    """Whether it gave up as nobody could write to SQLite: whoever is stopped in the middle of a commit keeps the lock."""
+    """Whether it gave up as nobody could write to the table. Who is stopped in the middle of a commit keeps SQLite's lock."""
     stopped = any(stop.from_s < one.at_s < stop.until_s + lease_s for stop in stops)
     return stopped and any(said in one.text for said in NO_ANSWER)

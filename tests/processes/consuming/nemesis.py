@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+import signal
 import sys
 import time
 from collections import Counter
@@ -13,9 +14,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 import penstock
+from tests.postgres_server import PostgresServer
 from tests.processes.consuming.broadcast import Standing
 from tests.processes.consuming.disk import Filler
-from tests.processes.consuming.disturbed import FULL, Disturbed
+from tests.processes.consuming.disturbed import FULL, TABLE, Disturbed
 from tests.processes.consuming.fates import Fates
 from tests.processes.consuming.orders import Order, Orders, Run
 from tests.processes.consuming.places import Place
@@ -53,7 +55,9 @@ NEARLY = 1_000
 BACKLOG_MAX = 20_000
 """Producers wait while a group is so far behind."""
 _LOOK_S = 1.0
-MORE = ("roll", "clock", "full")
+TABLE_DECK = {"kill table": 3, "stop table": 2}
+"""What is done to the server of the table, where it is one that outlives that."""
+MORE = ("roll", "clock", "full", *TABLE_DECK)
 """What is not done unless it is asked for, or the run is long."""
 BROADCAST_DECK = {"kill": 4, "stop": 2, "restart": 2, "take name": 2, "kill producer": 1, "roll": 1}
 """Of members of a broadcasting group: it has no leases, offsets or parked messages, and its members have names."""
@@ -101,6 +105,8 @@ class Ground(NamedTuple):
     """That the lake has for itself, and that may be filled."""
     throttled: bool = False
     """Whether the table refuses many requests."""
+    server: PostgresServer | None = None
+    """That of the cells, where it may be killed."""
     operator: str | None = None
     """The same cells for whoever drives the run, where they are to be asked without disturbance."""
 
@@ -322,6 +328,10 @@ class Chaos:
                 one.step_clock()
             case "full":
                 self._fill_disk()
+            case "kill table":
+                self._disturb_table(lambda server: server.restart(self.chance.choice((signal.SIGKILL, signal.SIGQUIT))))
+            case "stop table":
+                self._disturb_table(self._stop_table)
             case "kill producer":
                 producer = self.chance.choice(self.producers)
                 producer.kill()
@@ -357,6 +367,27 @@ class Chaos:
         finally:
             filler.free()
         self.orders.over(Disturbed(FULL, "", from_s, time.monotonic()))
+
+    def _disturb_table(self, disturb: Callable[[PostgresServer], None]) -> None:
+        assert self.ground.server is not None, "there is a server to disturb"
+        from_s = time.monotonic()
+        self.orders.begun(TABLE, "", from_s)
+        disturb(self.ground.server)
+        self.orders.over(Disturbed(TABLE, "", from_s, time.monotonic()))
+
+    def _stop_table(self, server: PostgresServer) -> None:
+        """For shorter or longer than a lease."""
+        until_s = time.monotonic() + self.plan.lease_s * self.chance.uniform(0.2, 1.5)
+
+        def over() -> bool:
+            self._revive()
+            return time.monotonic() > until_s
+
+        server.pause()
+        try:
+            wait_until(over, "the table was stopped for long", timeout_s=self._patience_s)
+        finally:
+            server.go_on()
 
     def _restart(self, one: Place) -> None:
         # What it waits for may be a process that was stopped in the middle of a commit.

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tests.processes.consuming.check import Reset, Skip
-from tests.processes.consuming.disturbed import FULL, KILL, Disturbed
+from tests.processes.consuming.disturbed import FULL, KILL, TABLE, Disturbed
 
 NAME = "orders.jsonl"
 """The file, in the run's folder."""
@@ -110,8 +110,8 @@ class Course:
     """How processes of a place ended that nobody killed."""
     disturbed: list[Disturbed] = field(default_factory=list)
     """Of processes, but for what was done to all of them."""
-    full: list[tuple[float, float]] = field(default_factory=list)
-    """From when until when the disk was."""
+    of_all: list[Disturbed] = field(default_factory=list)
+    """What was done to all processes at once: the disk was full, or the table of cells did not answer."""
     resets: list[Reset] = field(default_factory=list)
     skips: list[Skip] = field(default_factory=list)
     done: Counter[str] = field(default_factory=Counter)
@@ -170,8 +170,8 @@ def read_orders(folder: Path) -> Course:
 
 
 def _note(course: Course, trouble: Disturbed) -> None:
-    if trouble.kind == FULL:
-        course.full.append((trouble.from_s, trouble.until_s))
+    if trouble.kind in (FULL, TABLE):
+        course.of_all.append(trouble)
     else:
         course.disturbed.append(trouble)
 

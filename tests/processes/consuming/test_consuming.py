@@ -71,6 +71,20 @@ def test_a_full_disk_loses_nothing_and_all_goes_on_when_there_is_room(tmp_path: 
     assert outcome.done["full"] == 1
 
 
+@pytest.mark.postgres
+@pytest.mark.processes
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_a_killed_and_stopped_postgresql_loses_nothing_beneath_workers(tmp_path: Path) -> None:
+    print("replay: python -m tests.processes.consuming.chaos --short --seed 8 --store postgres --lease 3")
+    deck = {"kill": 1, "kill table": 2, "stop table": 1}
+    with place("postgres", tmp_path) as ground:
+        outcome = run(ground, tmp_path, replace(SHORT, messages=thoroughly(SHORT.messages, 1_000), deck=deck, lease_s=3.0), seed=8)
+    report(outcome, print)
+    assert outcome.found.problems == []
+    assert (outcome.done["kill table"], outcome.done["stop table"]) == (2, 1)
+
+
 # --- The check ------------------------------------------------------------------------------------------------------------------
 
 

@@ -78,7 +78,7 @@ def test_orders_are_read_back_and_count_from_when_they_were_given(tmp_path: Path
     course = read_orders(tmp_path)
     assert course.resets == [Reset(ORDERED, 0, 7, 1.5)]
     assert course.skips == [Skip(ORDERED, 0, 3, 2.5), Skip(ORDERED, 1, 4, 2.5)]
-    assert (course.full, course.disturbed) == ([(4.0, 5.0)], [])
+    assert (course.of_all, course.disturbed) == ([Disturbed(FULL, "", 4.0, 5.0)], [])
     assert course.done == {"reset": 2}
     assert course.drained
 
@@ -91,7 +91,7 @@ def test_what_had_no_end_when_the_driver_ended_lasts_but_for_a_kill_and_half_a_l
         file.write('["reset","ordered",0')
     course = read_orders(tmp_path)
     assert course.disturbed == [Disturbed(STOP, "worker-0.0", 1.0, math.inf), Disturbed(FENCED, "worker-0.1", 1.0, math.inf)]
-    assert course.full == [(1.0, math.inf)]
+    assert course.of_all == [Disturbed(FULL, "", 1.0, math.inf)]
     assert course.skips == [Skip(ORDERED, None, None, 2.0)]
     assert course.resets == []
 
