@@ -123,6 +123,9 @@ if TYPE_CHECKING:
     from penstock.log import delay_level as delay_level
 
     from . import aio as aio
+    from .app import App as App
+    from .app import AppListener as AppListener
+    from .app import ListenerOptions as ListenerOptions
     from .blocking.consumers import BroadcastConsumer as BroadcastConsumer
     from .blocking.consumers import PullConsumer as PullConsumer
     from .blocking.consumers import PushConsumer as PushConsumer

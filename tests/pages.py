@@ -33,7 +33,7 @@ from tests.tree import ROOT
 
 OTHER_SYSTEMS = frozenset({"Celery", "Kafka", "RocketMQ", "SQS"})
 END = "--the command ended--"
-OF_THE_SHELL = re.compile(r"[|&;]|2>| --call ")
+OF_THE_SHELL = re.compile(r"[|&;]|2>| --call |^run ")
 """Commands of ``penstock`` that the shell runs: as told, or for a function of the page's own file, which a process imports but once."""
 
 

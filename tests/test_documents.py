@@ -18,7 +18,9 @@ RUN_ELSEWHERE = re.compile(r"pyspark|penstock\.spark|^def test_", re.MULTILINE)
 
 
 def quick_pages() -> list[Path]:
-    return [page for page in user_pages() if not any(RUN_ELSEWHERE.search(block.code) for block in blocks(page))]
+    return [
+        page for page in user_pages() if not any(RUN_ELSEWHERE.search(block.code) for block in blocks(page) if not block.is_file)
+    ]
 
 
 @pytest.mark.parametrize("page", quick_pages(), ids=lambda page: str(page.relative_to(ROOT)))

@@ -31,7 +31,10 @@ COMMANDS = {
     "read": _Command("messages.read", "Show or export messages of a topic."),
     "tail": _Command("messages.tail", "Show messages as they arrive."),
     "trace": _Command("messages.trace", "Tell the life of one message, by its id."),
-    "consume": _Command("groups.consume", "Consume a topic in a consumer group: print messages, run a command, call a function."),
+    "consume": _Command(
+        "consuming.consume", "Consume a topic in a consumer group: print messages, run a command, call a function."
+    ),
+    "run": _Command("consuming.run", "Run the listeners of an application in one or several processes."),
     "capture": _Command("changes.capture", "Follow a database's changes into a topic."),
     "sync": _Command("changes.sync", "Apply a topic's change events to Delta tables, exactly once."),
     "cuts": _Command("changes.cuts", "All tables of a sync as of one source transaction: list, show, export."),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -36,9 +37,32 @@ def _take_seat(ctx: click.Context, _: click.Parameter, seat: Seat | None) -> Sea
     return seat
 
 
+def _take_folders(ctx: click.Context, _: click.Parameter, folders: tuple[Path, ...]) -> tuple[Path, ...]:
+    return (Path(), *folders) if ctx.params.pop("reload") else folders
+
+
 def processes_options(help: str) -> Callable[[F], F]:
     """``--processes``, and ``worker``: the `Seat` of this process in a pool, which its parent gives it."""
     return options(
         click.option("--processes", type=click.IntRange(1, 64), default=1, show_default=True, help=help),
         click.option("--worker", type=_SeatParam(), hidden=True, callback=_take_seat),
     )
+
+
+pool_options = options(
+    processes_options("The number of processes. A parent starts, watches and replaces them."),
+    click.option(
+        "--reload", is_flag=True, is_eager=True, help="Start anew when a Python file of this folder changes: while you write."
+    ),
+    click.option(
+        "--reload-dir",
+        "watched",
+        multiple=True,
+        type=click.Path(exists=True, file_okay=False, path_type=Path),
+        callback=_take_folders,
+        help="The same for another folder; may be given again.",
+    ),
+    click.option("--setup", metavar="MODULE:FUNCTION", help="Call a function in each process before its work, async ones too."),
+    click.option("--teardown", metavar="MODULE:FUNCTION", help="Call a function in each process after its work."),
+)
+"""The options of processes that call the user's code: also ``watched`` (folders), ``setup`` and ``teardown``."""

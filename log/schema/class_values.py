@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import types
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from enum import Enum
 from functools import cache, partial
 from typing import Annotated, Any, NotRequired, Required, TypeAlias, TypeVar, Union
@@ -38,6 +38,11 @@ def value_of_class(value: Mapping[str, Any] | None, cls: type[T]) -> T | None:
         return None
     made: T = _of_class(cls, value)
     return made
+
+
+def missing_fields(cls: type, names: Collection[str]) -> list[str]:
+    """The fields without which no ``cls`` can be made, and that are not among ``names``. Raises `InvalidArgument` for a class that is none."""
+    return [one.name for one in _wanted(cls) if one.name not in names and not (one.optional or one.spare)]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

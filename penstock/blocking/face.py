@@ -10,7 +10,7 @@ from abc import abstractmethod
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import suppress
 from types import TracebackType
-from typing import TYPE_CHECKING, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from penstock.log import ClosedError, PenstockError, Producer
 from penstock.log.limits import WAIT_MAX, Duration, optional_duration
@@ -121,6 +121,11 @@ class SimpleConsumerFace(ConsumerFace[SimpleT]):
     def on_loop(self) -> SimpleT:
         """The same consumer as the lake's event loop has it."""
         return self._core
+
+
+def portal_of(face: Face[Any]) -> Portal:
+    """The event-loop thread on which a face's object works."""
+    return face._portal  # noqa: SLF001 - of this module
 
 
 def core_of(face: Face[CoreT] | None) -> CoreT | None:

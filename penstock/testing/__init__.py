@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 from penstock.log.lazy_names import lazy_names
 
 if TYPE_CHECKING:
+    from .apps import app as app
+    from .apps import until_handled as until_handled
     from .clock import HandClock as HandClock
     from .lakes import memory_lake as memory_lake
     from .messages import message as message

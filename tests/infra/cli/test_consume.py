@@ -13,8 +13,8 @@ import pytest
 
 from penstock import Message, RetryPolicy, connect
 from penstock.consumers.statistics import ConsumerStatistics, QueueStatistics
-from penstock.infra.cli.groups.consume_run import ConsumeRun
-from penstock.infra.cli.groups.message_limiter import MessageLimiter
+from penstock.infra.cli.consuming.consume_run import ConsumeRun
+from penstock.infra.cli.consuming.message_limiter import MessageLimiter
 from tests.infra.cli.conftest import Outcome, Penstock
 from tests.lakes import send_all
 
@@ -69,8 +69,7 @@ def test_no_patience_at_all_takes_what_is_there(penstock: Penstock, lake: Path) 
 def test_without_patience_a_queue_with_work_is_not_idle_at_the_first_look(lag: int, idle: bool) -> None:
     one = QueueStatistics(topic="orders", queue=0, lag_messages=lag, inflight_messages=0, ready_messages=0)
     seen = ConsumerStatistics(group="g", queues=(one,))
-    work = ConsumeRun(print, one_by_one=True, most=None)
-    assert work._is_idle(SimpleNamespace(statistics=lambda: seen), 0.0) is idle  # type: ignore[arg-type]
+    assert ConsumeRun()._is_idle([SimpleNamespace(statistics=lambda: seen)], 0.0) is idle  # type: ignore[list-item]
 
 
 def test_text_has_one_heading_and_a_line_a_message(penstock: Penstock, sent: Path) -> None:

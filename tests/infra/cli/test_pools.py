@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import urllib.request
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,7 @@ import pytest
 from penstock import Message, connect
 from tests.infra.cli.conftest import Penstock
 from tests.lakes import TIMEOUT_S, send_all
+from tests.servers import free_port
 from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
@@ -65,11 +68,13 @@ class Started:
         """What handlers wrote: worker, process, text."""
         return [line.split() for line in self.journal.read_text().splitlines()] if self.journal.exists() else []
 
+    def texts(self) -> list[str]:
+        return [text for _, _, text in self.noted()]
+
     def handled(self) -> int:
         """The messages whose handlers ended; none was left alone."""
-        texts = [text for _, _, text in self.noted()]
-        assert texts.count("held") * 2 == len(texts)
-        return texts.count("held")
+        assert self.texts().count("held") * 2 == len(self.texts())
+        return self.texts().count("held")
 
     def log(self) -> list[dict[str, Any]]:
         return [json.loads(line) for line in self.errors.read_text().splitlines() if line.startswith("{") and line.endswith("}")]
@@ -199,6 +204,94 @@ def test_a_pool_that_is_idle_ends(start: Start, sent: Path) -> None:
     pool = start(*consume("--exec", "cat > /dev/null", "--until-idle", "0.5s"))
     assert pool.process.wait(TIMEOUT_S) == 0
     assert settled(sent) == 9
+
+
+APP = """
+import penstock, handlers
+
+app = penstock.App()
+
+
+@app.listener("orders", group="g")
+def listen(message):
+    handlers.note("VERSION")
+    return penstock.ConsumeResult.SUCCESS
+
+
+def setup():
+    handlers.note("setup")
+
+
+async def teardown():
+    handlers.note("teardown")
+"""
+LIFE = ("--setup", "app:setup", "--teardown", "app:teardown")
+
+
+def send_one(lake: Path) -> None:
+    with connect(lake) as opened:
+        send_all(opened, [Message.json({"n": 9}, message_group="g")])
+
+
+def test_a_pool_that_reloads_runs_what_was_written_last_and_outlives_what_is_broken(
+    start: Start, sent: Path, tmp_path: Path
+) -> None:
+    program = tmp_path / "app.py"
+    program.write_text(APP.replace("VERSION", "first"))
+    pool = start("run", "app:app", "--processes", "2", "--reload", *LIFE)
+    wait_until(lambda: pool.texts().count("first") == 9, "the first program has handled all")
+    pool.until_logged("works", 2)
+    program.write_text("import nothing_of_this_name")
+    pool.until_logged("the next change of a file starts it again")
+    assert pool.texts().count("teardown") == 2
+    program.write_text(APP.replace("VERSION", "second"))
+    pool.until_logged("works", 4)
+    send_one(sent)
+    wait_until(lambda: "second" in pool.texts(), "the second program has handled one")
+    pool.process.send_signal(signal.SIGTERM)
+    assert pool.process.wait(TIMEOUT_S) == 143
+    assert (pool.texts().count("setup"), pool.texts().count("teardown")) == (4, 4)
+    assert "No module named 'nothing_of_this_name' (app.py, line 1)" in pool.errors.read_text()
+
+
+def test_sighup_replaces_the_workers_of_a_service(start: Start, sent: Path, tmp_path: Path) -> None:
+    (tmp_path / "app.py").write_text(APP.replace("VERSION", "first"))
+    pool = start("run", "app:app", "--processes", "2")
+    pool.until_logged("works", 2)
+    before = {one.pid for one in pool.workers()}
+    pool.process.send_signal(signal.SIGHUP)
+    pool.until_logged("works", 4)
+    assert before.isdisjoint(one.pid for one in pool.workers())
+    pool.process.send_signal(signal.SIGINT)
+    assert pool.process.wait(TIMEOUT_S) == 130
+
+
+def free_in_a_row(count: int) -> int:
+    """The first of so many free ports."""
+    while True:
+        first = free_port()
+        with ExitStack() as stack:
+            try:
+                for port in range(first, first + count):
+                    stack.enter_context(socket.create_server(("127.0.0.1", port)))
+            except (OSError, OverflowError):
+                continue
+            return first
+
+
+def test_processes_of_a_gateway_share_a_port_and_each_has_one_behind_it(start: Start, sent: Path) -> None:
+    first = free_in_a_row(3)
+    pool = start("gateway", "kafka", "--processes", "2", "--port", str(first), "--metrics-port", "0")
+    pool.until_logged("works", 2)
+    for port in range(first, first + 3):
+        socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT_S).close()
+    (said,) = pool.until_logged("metrics are served")
+    with urllib.request.urlopen(f"http://127.0.0.1:{said['port']}/metrics", timeout=TIMEOUT_S) as answer:
+        shown = answer.read().decode().splitlines()
+    assert {f'penstock_kafka_gateway_up{{worker="{worker}"}} 1.0' for worker in (1, 2)} <= set(shown)
+    pool.process.send_signal(signal.SIGTERM)
+    assert pool.process.wait(TIMEOUT_S) == 143
+    assert not [line for line in pool.log() if line["level"] == "error"]
 
 
 def test_a_wrong_function_is_told_once_before_any_work(start: Start, sent: Path) -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
 from ....consumers import PushOptions
 from ....log.metrics import MemoryMetrics
-from ...pool.options import processes_options
+from ...pool.options import pool_options
 from ...pool.running import run_pool
 from ...pool.seat import Seat, parent_link
 from ...terminal import completion, output
@@ -74,7 +75,7 @@ _NO_TIME = timedelta(0)
 )
 @click.option("--max", "most", type=click.IntRange(min=1), help="End once this many messages are done.")
 @click.option("--until-idle", type=DurationParam(), metavar="DURATION", help="End once there was nothing to do for this long.")
-@processes_options("The number of processes: of --call and --exec. A parent starts, watches and replaces them.")
+@pool_options
 @metrics_options
 @group_options
 @click.pass_obj
@@ -98,6 +99,9 @@ def command(
     until_idle: timedelta | None,
     processes: int,
     worker: Seat | None,
+    watched: tuple[Path, ...],
+    setup: str | None,
+    teardown: str | None,
     metrics_port: int | None,
     metrics_host: str,
 ) -> int:
@@ -108,7 +112,8 @@ def command(
     """
     from ....consumers.arguments import check_listener
     from .consume_run import ConsumeRun
-    from .handlers import CommandRunner, MessagePrinter, import_function
+    from .handlers import CommandRunner, MessagePrinter
+    from .loading import import_function, lifespan
 
     if command_line is not None and function is not None:
         raise click.UsageError("Either --exec or --call.")
@@ -119,8 +124,8 @@ def command(
     if processes > 1 and most is not None:
         raise click.UsageError("--max counts the messages of one process: leave --processes out.")
     lake_url = session.lake_url
-    if processes > 1 and worker is None:
-        return run_pool(session, processes, metrics_port=metrics_port, metrics_host=metrics_host)
+    if worker is None and (processes > 1 or watched):
+        return run_pool(session, processes, metrics_port=metrics_port, metrics_host=metrics_host, watched=watched)
     commands = None
     handle: Callable[[Any], Any]
     if function is not None:
@@ -132,13 +137,17 @@ def command(
         )
     else:
         handle = MessagePrinter(topic, as_json=session.as_json)
-    work = ConsumeRun(handle, one_by_one=batch is None and function is None, most=most)
+    work = ConsumeRun(most=most)
     metrics = MemoryMetrics()
-    with parent_link(worker, metrics, metrics_port, metrics_host) as parent, session.connect() as lake:
+    with (
+        parent_link(worker, metrics, metrics_port, metrics_host) as parent,
+        session.connect() as lake,
+        lifespan(lake, setup, teardown),
+    ):
         consumer = lake.push_consumer(
             topic,
             group=group,
-            listener=work.listener,
+            listener=work.listener(handle, one_by_one=batch is None and function is None),
             delivery_order=delivery_order,
             filter=tags,
             start=start,
@@ -151,8 +160,8 @@ def command(
         with session.signals.held(work.wake):
             try:
                 parent.ready()
-                work.wait(consumer, lambda: session.signals.received is not None, until_idle)
-                work.end(consumer)
+                work.wait([consumer], lambda: session.signals.received is not None, until_idle)
+                work.end([consumer])
             except BaseException:
                 work.give_back()
                 if commands is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 import signal
@@ -12,8 +11,6 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TypeAlias
-
-import click
 
 from ....consumers import ConsumeResult
 from ....log import CallError, MessageView
@@ -126,23 +123,3 @@ class CommandRunner:
 def _kill(process: subprocess.Popen[bytes]) -> None:
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-
-
-def import_function(name: str) -> Callable[..., object]:
-    """The function of ``module:function``, also from the working directory. Raises a usage error."""
-    module, colon, path = name.partition(":")
-    if not (module and colon and path):
-        raise click.UsageError(f"{name!r} names no function; write module:function.")
-    if "" not in sys.path:
-        sys.path.insert(0, "")
-    try:
-        found: object = importlib.import_module(module)
-    except ModuleNotFoundError as error:
-        if error.name is None or not (module + ".").startswith(error.name + "."):
-            raise  # the module is there, and misses another
-        raise click.UsageError(f"There is no module {error.name!r}, here or installed.") from None
-    for part in path.split("."):
-        found = getattr(found, part, None)
-    if not callable(found):
-        raise click.UsageError(f"{name!r} is no function.")
-    return found

@@ -6,7 +6,7 @@ import asyncio
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -29,28 +29,27 @@ _QUEUES_COME_S = 20.0
 
 
 class ConsumeRun:
-    """The listener, and events for the main thread."""
+    """The listeners, and events for the main thread."""
 
-    def __init__(self, handle: Callable[[Any], object], *, one_by_one: bool, most: int | None) -> None:
-        self._handle = handle
-        self._one_by_one = one_by_one
+    def __init__(self, *, most: int | None = None) -> None:
         self.gate = MessageLimiter(most)
         self._error: BaseException | None = None
         self._events: queue.SimpleQueue[None] = queue.SimpleQueue()
         """One item for each possible end. A signal handler may call its ``put``."""
         self._started_s = self._active_s = time.monotonic()
         self._ended = threading.Event()
-        self.listener = self._named(handle)
 
     def wake(self) -> None:
         self._events.put(None)
 
-    def _named(self, handle: Callable[[Any], object]) -> Callable[[Any], Any]:
+    def listener(self, handle: Callable[[Any], object], *, one_by_one: bool = False) -> Callable[[Any], Any]:
+        """The listener that gives ``handle`` what it gets; ``one_by_one``: as a list of one message."""
+
         def listen(given: Any) -> object:  # noqa: ANN401 - a message, or a list
-            return self._listen(given)
+            return self._listen(handle, given, one_by_one=one_by_one)
 
         async def listen_async(given: Any) -> object:  # noqa: ANN401 - a message, or a list
-            return await self._listen_async(given)
+            return await self._listen_async(handle, given)
 
         listener: Callable[[Any], Any] = listen_async if is_coroutine_function(handle) else listen
         listener.__qualname__ = name_of(handle)
@@ -58,18 +57,18 @@ class ConsumeRun:
 
     # --- In handlers' threads and tasks -------------------------------------------------------------------------------------------
 
-    def _listen(self, given: Any) -> object:  # noqa: ANN401 - a message, or a list
+    def _listen(self, handle: Callable[[Any], object], given: Any, *, one_by_one: bool) -> object:  # noqa: ANN401 - a message, or a list
         with self._turn(given, self.gate.enter().result()) as say:
             try:
-                return say(self._handle([given] if self._one_by_one else given))
+                return say(handle([given] if one_by_one else given))
             except (BrokenPipeError, OutputFailed, CommandNotRun) as error:
                 self._fail(error)
                 self._ended.wait()  # the message has not failed, so it goes back as it came
                 raise MessagesDeclined from error
 
-    async def _listen_async(self, given: Any) -> object:  # noqa: ANN401 - a message, or a list
+    async def _listen_async(self, handle: Callable[[Any], object], given: Any) -> object:  # noqa: ANN401 - a message, or a list
         with self._turn(given, await asyncio.wrap_future(self.gate.enter())) as say:
-            result: Any = self._handle(given)
+            result: Any = handle(given)
             return say(await result)
 
     @contextmanager
@@ -97,24 +96,31 @@ class ConsumeRun:
 
     # --- In the main thread -------------------------------------------------------------------------------------------------------
 
-    def wait(self, consumer: PushConsumer, stopped: Callable[[], bool], until_idle: timedelta | None) -> None:
+    def wait(self, consumers: Sequence[PushConsumer], stopped: Callable[[], bool], until_idle: timedelta | None) -> None:
         """Wait for the command's end: stopped, finished, failed or idle."""
-        threading.Thread(target=self._watch, args=(consumer,), name="penstock-consume", daemon=True).start()
+        for consumer in consumers:
+            threading.Thread(target=self._watch, args=(consumer,), name="penstock-consume", daemon=True).start()
         idle_s = None if until_idle is None else until_idle.total_seconds()
         while not (stopped() or self.gate.finished or self._error is not None):
-            if idle_s is not None and self._is_idle(consumer, idle_s):
+            if idle_s is not None and self._is_idle(consumers, idle_s):
                 return
             try:
                 self._events.get(timeout=None if idle_s is None else min(_LOOK_S, max(_SHORT_S, idle_s / 4)))
             except queue.Empty:
                 continue
 
-    def end(self, consumer: PushConsumer) -> None:
+    def end(self, consumers: Sequence[PushConsumer]) -> None:
         """Raises the error that ended the command."""
-        if consumer.error is None and (self.gate.limited or self._error is not None):
-            consumer.drain()
+        if len(consumers) > 1 or self.gate.limited or self._error is not None:
+            for consumer in consumers:
+                if consumer.error is None:
+                    consumer.drain()
             self.give_back()
-        consumer.close()
+        for consumer in consumers:
+            try:
+                consumer.close()
+            except PenstockError as error:
+                self._error = self._error or error
         if self._error is not None:
             raise self._error
 
@@ -129,9 +135,9 @@ class ConsumeRun:
         except PenstockError as error:
             self._fail(error)
 
-    def _is_idle(self, consumer: PushConsumer, idle_s: float) -> bool:
+    def _is_idle(self, consumers: Sequence[PushConsumer], idle_s: float) -> bool:
         now_s = time.monotonic()
-        queues = consumer.statistics().queues
+        queues = [queue for consumer in consumers for queue in consumer.statistics().queues]
         if self.gate.running or any(map(_has_work, queues)):
             self._active_s = now_s
             return False  # also if idle_s is 0

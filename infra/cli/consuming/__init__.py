@@ -1,0 +1,1 @@
+"""The commands that consume: `penstock consume` and `penstock run`."""
