@@ -210,7 +210,11 @@ release: ## build what would be uploaded, check it, install and try it; signs an
 
 .PHONY: test-oldest
 test-oldest: ## the quick tests with the oldest versions that pyproject.toml allows (ARGS="tests/log -k name")
-	python3 infra/scripts/test_oldest.py $(ARGS)
+	python3 infra/scripts/test_environments.py oldest $(ARGS)
+
+.PHONY: test-pythons
+test-pythons: ## the quick tests on each Python from 3.11 to 3.14 that is there, on PATH or by pyenv or uv (ARGS="tests/log")
+	python3 infra/scripts/test_environments.py pythons $(ARGS)
 
 .PHONY: spark-matrix
 spark-matrix: $(INSTALLED) ## Spark's tests on every version of Spark and Java that fits (ARGS="--only 4.0 --java 21 --tests tests/spark/source")

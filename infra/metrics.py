@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from wsgiref.simple_server import WSGIServer
 
-from ..log.errors import InvalidArgument, MissingDependency
+from ..log.errors import InvalidArgument, MissingDependency, install_hint
 from ..log.metrics import (
     Counter,
     Distribution,
@@ -307,4 +307,4 @@ class _Observing:
 
 
 def _missing(what: str, error: ImportError, extra: str) -> MissingDependency:
-    return MissingDependency(what, operation="metrics", observed=str(error), hint=f"pip install 'penstock[{extra}]'")
+    return MissingDependency(what, operation="metrics", observed=str(error), hint=install_hint(extra))

@@ -208,6 +208,18 @@ class MissingDependency(CallError):
     kind = "missing_dependency"
 
 
+def install_hint(extra: str) -> str:
+    """The command that installs an extra of Penstock. A checkout is installed from its folder; else the wheel of this version is named, as no
+    package index has it.
+    """
+    from importlib.metadata import version
+    from pathlib import Path
+
+    here = Path(__file__).resolve().parents[1]
+    what = "." if (here / "pyproject.toml").exists() else f"./penstock-{version('penstock')}-py3-none-any.whl"
+    return f"pip install '{what}[{extra}]'"
+
+
 class TopicNotFound(CallError, LookupError):
     """The lake has no topic of this name."""
 

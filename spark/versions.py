@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import metadata
 
-from ..log.errors import MissingDependency
+from ..log.errors import MissingDependency, install_hint
 
 DELTA = "4.4.0"
 """The version of delta-spark: its Python files and its JAR must be of one version."""
@@ -130,7 +130,7 @@ def check_versions(found: Mapping[str, str | None] | None = None) -> SparkVersio
             operation="start Spark",
             expected="; ".join(expected.values()),
             observed=", ".join(f"{name} {found[name] or 'missing'}" for name in expected),
-            hint="Install them with `pip install 'penstock[spark]'`, for an older Spark with `pip install 'penstock[spark]' 'pyspark==4.0.*'`",
+            hint=f"{install_hint('spark')}, for an older Spark also 'pyspark==4.0.*'",
         )
     return spark
 

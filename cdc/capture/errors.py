@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from types import ModuleType
 
-from ...log.errors import CallError, MissingDependency, RetryError
+from ...log.errors import CallError, MissingDependency, RetryError, install_hint
 
 
 class CaptureRetry(RetryError):
@@ -31,5 +31,4 @@ def load_extra(module: str, needs: str, extra: str) -> ModuleType:
     try:
         return import_module(module)
     except ImportError as error:
-        hint = f"pip install 'penstock[{extra}]'"
-        raise MissingDependency(needs, operation="capture", observed=str(error), hint=hint) from error
+        raise MissingDependency(needs, operation="capture", observed=str(error), hint=install_hint(extra)) from error

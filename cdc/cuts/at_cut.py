@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ...log.errors import MissingDependency, StoreUnavailable
+from ...log.errors import MissingDependency, StoreUnavailable, install_hint
 from ..delta.commit_history import TableCommit
 from ..delta.deltalake_targets import commits_of
 from ..delta.location import Location
@@ -33,7 +33,7 @@ class DeltalakeReader:
             raise MissingDependency(
                 "tables are read with deltalake, which is missing",
                 operation="at_cut",
-                hint="Install it with `pip install 'penstock[delta]'`",
+                hint=install_hint("delta"),
             ) from error
         self._into = Location.of(into.replace("s3a://", "s3://", 1))
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from ...log.errors import InvalidArgument, MissingDependency, NotSupported
+from ...log.errors import InvalidArgument, MissingDependency, NotSupported, install_hint
 from ...log.schema.arrow_types import arrow_type, type_of_arrow
 from ...log.schema.fields import FieldType
 from ..changes import Key, TargetRow
@@ -60,7 +60,7 @@ class DeltalakeTargets:
             raise MissingDependency(
                 "this engine writes tables with deltalake, which is missing",
                 operation="sync",
-                hint="Install it with `pip install 'penstock[delta]'`",
+                hint=install_hint("delta"),
             ) from error
         self._into = Location.of(into)
         self._options = dict(self._into.options) or None

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ...log.errors import InvalidArgument, MissingDependency, StoreUnavailable
+from ...log.errors import InvalidArgument, MissingDependency, StoreUnavailable, install_hint
 from ..delta.location import Location
 from ..delta.reader import open_table, query, schema_of
 from ..target import decode_metadata
@@ -79,7 +79,7 @@ def _reading(object: str) -> Iterator[None]:
         raise MissingDependency(
             "tables are read with deltalake, which is missing",
             operation="compare",
-            hint="Install it with `pip install 'penstock[delta]'`",
+            hint=install_hint("delta"),
         ) from error
     try:
         yield

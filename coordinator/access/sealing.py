@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ...log.errors import InvalidArgument, LimitExceeded, MissingDependency
+from ...log.errors import InvalidArgument, LimitExceeded, MissingDependency, install_hint
 from .record import SealedSecret
 
 if TYPE_CHECKING:
@@ -137,7 +137,5 @@ def _aead(key: bytes) -> AESGCM:
     try:
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
     except ImportError as error:
-        raise MissingDependency(
-            "cryptography is not installed", operation="seal a secret", hint="pip install 'penstock[gateway]'"
-        ) from error
+        raise MissingDependency("cryptography is not installed", operation="seal a secret", hint=install_hint("gateway")) from error
     return AESGCM(key)

@@ -10,7 +10,7 @@ from functools import cache
 from typing import TYPE_CHECKING, TypeAlias
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
-from ...log.errors import InvalidArgument, MissingDependency
+from ...log.errors import InvalidArgument, MissingDependency, install_hint
 from ...log.limits import plain
 from ...log.runtime.runtime import Runtime
 from ...log.stores.protocol import HIDDEN_FOLDER, ObjectStore
@@ -247,7 +247,7 @@ def _open_dynamodb(place: InDynamoDB, runtime: Runtime, options: Mapping[str, st
             operation="open",
             object=place.url,
             observed=str(error),
-            hint="pip install 'penstock[dynamodb]'",
+            hint=install_hint("dynamodb"),
         ) from error
     from .dynamodb import THREADS, DynamoDBClient, DynamoDBTable
     from .dynamodb_errors import translate
@@ -294,7 +294,7 @@ def _open_postgres(place: InPostgres, runtime: Runtime, options: Mapping[str, st
             operation="open",
             object=place.url,
             observed=str(error),
-            hint="pip install 'penstock[postgresql-cells]'",
+            hint=install_hint("postgresql-cells"),
         ) from error
     _check_options(options)
     return PostgresTable(place, connect=connect, runtime=runtime)

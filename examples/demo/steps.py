@@ -13,7 +13,7 @@ from penstock import aio
 from penstock.cdc.events.debezium import parse_change
 from penstock.cdc.events.table_types import types_key
 from penstock.infra.files import open_file
-from penstock.log.errors import MissingDependency, RetryError, TopicNotFound
+from penstock.log.errors import MissingDependency, RetryError, TopicNotFound, install_hint
 from penstock.log.message.message_type import MessageType
 from penstock.log.paths import TopicPaths
 from penstock.log.stores import CountingStore, StoreStatistics, open_store
@@ -86,7 +86,7 @@ def check_installed(*, spark: bool = True) -> None:
         raise MissingDependency(
             "the comparison reads tables with deltalake, which is missing",
             operation="demo",
-            hint="Install it with `pip install 'penstock[delta]'`",
+            hint=install_hint("delta"),
         )
     if spark:
         from penstock.spark.java import find_java

@@ -22,6 +22,7 @@ from rich.console import Console
 from rich.live import Live
 
 import penstock
+from penstock.log.errors import install_hint
 
 from .demo import Demo, Outcome, Plan
 from .errors import DemoFailedError
@@ -73,7 +74,7 @@ def postgres(folder: Path) -> Source:
     try:
         from .postgres import Postgres
     except ImportError as error:
-        raise DemoFailedError("PostgreSQL is captured with psycopg, which is missing: pip install 'penstock[postgres]'") from error
+        raise DemoFailedError(f"PostgreSQL is captured with psycopg, which is missing: {install_hint('postgres')}") from error
     return Postgres(folder)
 
 

@@ -21,12 +21,18 @@ def _folder(name: str) -> dict[str, str]:
     return {one.name: one.read_text() for one in (resources.files(__package__) / name).iterdir() if one.is_file()}
 
 
-def docker() -> dict[str, str]:
-    """The Dockerfile of an image that installs this version from the index, and the hashes of its dependencies."""
+def docker(wheel: str = "", sha256: str = "") -> dict[str, str]:
+    """The Dockerfile of an image that installs a wheel beside it, and the hashes of its dependencies.
+
+    ``wheel``: the wheel's name; by default that of this version. ``sha256``: its hash; without one, the build asks for it.
+    """
     here = resources.files(__package__)
-    text = (here / "Dockerfile.index").read_text().replace("ARG VERSION=\n", f"ARG VERSION={metadata.version('penstock')}\n")
+    wheel = wheel or f"penstock-{metadata.version('penstock')}-py3-none-any.whl"
+    text = (here / "Dockerfile.wheel").read_text()
     return {
-        "Dockerfile": text,
+        "Dockerfile": text.replace("ARG WHEEL=\n", f"ARG WHEEL={wheel}\n").replace(
+            "ARG WHEEL_SHA256=\n", f"ARG WHEEL_SHA256={sha256}\n"
+        ),
         "requirements.lock": (here / "requirements.lock").read_text(),
     }
 
@@ -60,7 +66,9 @@ def terraform() -> dict[str, str]:
 
 KINDS: Mapping[str, GeneratedFiles] = {
     "terraform": GeneratedFiles(terraform, "terraform -chdir={folder} init"),
-    "docker": GeneratedFiles(docker, "docker build -t penstock {folder}"),
+    "docker": GeneratedFiles(
+        docker, "put a release's wheel there, then docker build -t penstock {folder} --build-arg WHEEL_SHA256=<its hash>"
+    ),
     "kubernetes": GeneratedFiles(
         kubernetes,
         "change what says example, then kubectl apply -f {folder}/lake.yaml -f {folder}/maintain.yaml -f {folder}/worker.yaml",

@@ -6,6 +6,7 @@ Every folder with Python files below the library's (`package-dir` in pyproject.t
 
 from __future__ import annotations
 
+import gzip
 import os
 import subprocess
 import tarfile
@@ -72,11 +73,30 @@ def build_sdist(directory: str, settings: _Settings = None) -> str:
     with tempfile.TemporaryDirectory(prefix="penstock-build-") as scratch:
         metadata = Path(scratch) / prepare_metadata_for_build_wheel(scratch, settings)
         name = metadata.name.removesuffix(".dist-info")
-        with tarfile.open(Path(directory) / f"{name}.tar.gz", "w:gz", format=tarfile.PAX_FORMAT) as archive:
-            archive.add(metadata / "METADATA", f"{name}/PKG-INFO")
+        with (
+            (Path(directory) / f"{name}.tar.gz").open("wb") as file,
+            gzip.GzipFile("", "wb", fileobj=file, mtime=_epoch()) as packed,
+            tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as archive,
+        ):
+            archive.add(metadata / "METADATA", f"{name}/PKG-INFO", filter=_plain)
             for path in _sources():
-                archive.add(path, f"{name}/{path}")
+                archive.add(path, f"{name}/{path}", filter=_plain)
     return f"{name}.tar.gz"
+
+
+def _epoch() -> int | None:
+    """The time that is written down in place of all others, where one is given: the same sources are the same bytes then."""
+    return int(given) if (given := os.environ.get("SOURCE_DATE_EPOCH")) else None
+
+
+def _plain(member: tarfile.TarInfo) -> tarfile.TarInfo:
+    """Without what is the machine's: who owns the file, and what others may do with it; its time, where there is another to be written."""
+    member.uid = member.gid = 0
+    member.uname = member.gname = ""
+    member.mode = 0o755 if member.mode & 0o100 else 0o644
+    if (epoch := _epoch()) is not None:
+        member.mtime = epoch
+    return member
 
 
 def _sources() -> Iterator[Path]:

@@ -71,7 +71,7 @@ class TopicSettings:
     """The most bytes of table files of a queue; None: any number."""
     limits: TopicLimits = field(default_factory=TopicLimits)
     iceberg: bool = False
-    """Whether maintenance lists the table in Iceberg's metadata too; needs `pip install 'penstock[iceberg]'`."""
+    """Whether maintenance lists the table in Iceberg's metadata too; needs the extra `iceberg`."""
     configs: tuple[tuple[str, str], ...] = ()
     """The configs that Kafka's clients gave the topic, as pairs of name and value: kept for them, and without effect in Penstock."""
     schema: TopicSchema | None = None

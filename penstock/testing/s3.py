@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import quote, urlencode
 
-from penstock.log.errors import InvalidArgument, MissingDependency
+from penstock.log.errors import InvalidArgument, MissingDependency, install_hint
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
@@ -83,7 +83,7 @@ def s3_server(*, port: int = 0) -> Iterator[S3Server]:
         from werkzeug.serving import make_server
     except ImportError as error:
         raise MissingDependency(
-            "S3 on this machine needs moto", operation="s3_server", observed=str(error), hint="pip install 'penstock[testing]'"
+            "S3 on this machine needs moto", operation="s3_server", observed=str(error), hint=install_hint("testing")
         ) from error
     try:
         # werkzeug itself would end the process.

@@ -273,7 +273,7 @@ def test_without_the_extra_the_error_names_it(
     monkeypatch.setitem(sys.modules, module, None)  # as if it were not installed
     with pytest.raises(MissingDependency) as caught:
         call()
-    assert caught.value.hint == f"pip install 'penstock[{extra}]'"
+    assert caught.value.hint == f"pip install '.[{extra}]'"
 
 
 def test_what_a_consumer_does_is_seen(server: MetricsServer, metrics: MemoryMetrics) -> None:

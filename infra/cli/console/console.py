@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ....log.errors import MissingDependency
+from ....log.errors import MissingDependency, install_hint
 from ...terminal import output
 from ...terminal.log_options import log_options
 from ...terminal.session import CommandSession, group_options
@@ -80,7 +80,7 @@ def command(ctx: click.Context, /, **given: Any) -> None:  # noqa: ANN401 - as c
             "the console needs Starlette, Jinja2 and uvicorn",
             operation="console",
             observed=str(error),
-            hint="pip install 'penstock[console]'",
+            hint=install_hint("console"),
         ) from error
     from ....log.runtime.portal import Portal
     from ....log.runtime.runtime import Runtime

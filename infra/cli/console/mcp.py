@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from ....log.errors import MissingDependency
+from ....log.errors import MissingDependency, install_hint
 from ...terminal.log_options import log_options
 from ...terminal.session import CommandSession, group_options
 from ...terminal.stopper import Stopper
@@ -25,7 +25,7 @@ def command(session: CommandSession, *, allow_writes: bool) -> None:
         from ...web.tools.mcp_server import serve
     except ImportError as error:
         raise MissingDependency(
-            "the server needs the package mcp", operation="mcp", observed=str(error), hint="pip install 'penstock[mcp]'"
+            "the server needs the package mcp", operation="mcp", observed=str(error), hint=install_hint("mcp")
         ) from error
     from ....log.runtime.portal import Portal
     from ....log.runtime.runtime import Runtime

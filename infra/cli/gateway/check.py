@@ -8,7 +8,7 @@ from typing import TextIO
 
 import click
 
-from ....log.errors import MissingDependency
+from ....log.errors import MissingDependency, install_hint
 from ...terminal.exit_codes import OTHER
 from ...terminal.session import CommandSession, json_option
 from .endpoints import endpoint_of
@@ -51,7 +51,7 @@ def check(
         from ....log import Runtime
     except ImportError as error:
         raise MissingDependency(
-            "the gateway needs gRPC", operation="gateway check", observed=str(error), hint="pip install 'penstock[gateway]'"
+            "the gateway needs gRPC", operation="gateway check", observed=str(error), hint=install_hint("gateway")
         ) from error
     target = CheckTarget(
         place=endpoint_of(place, "The place"),

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from ....log.errors import MissingDependency
+from ....log.errors import MissingDependency, install_hint
 from ...terminal.log_options import log_options
 from ...terminal.session import CommandSession, group_options
 from ...terminal.values import DurationParam
@@ -63,7 +63,7 @@ def kafka_gateway(given: Mapping[str, Any]) -> CommandGateway:
         from ....gateway.kafka.options import NEW_TOPICS, KafkaOptions
     except ImportError as error:
         raise MissingDependency(
-            "the gateway needs Kafka's protocol", operation="gateway", observed=str(error), hint="pip install 'penstock[kafka]'"
+            "the gateway needs Kafka's protocol", operation="gateway", observed=str(error), hint=install_hint("kafka")
         ) from error
     options = KafkaOptions(
         **options_of(given), new_topics=replace(NEW_TOPICS, queues=given["partitions"]), gather_commits=given["gather_commits"]

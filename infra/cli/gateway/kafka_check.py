@@ -9,7 +9,7 @@ from typing import TextIO
 
 import click
 
-from ....log.errors import MissingDependency
+from ....log.errors import MissingDependency, install_hint
 from ...terminal.exit_codes import OTHER
 from ...terminal.session import CommandSession, json_option
 from .endpoints import endpoint_of
@@ -53,7 +53,7 @@ def kafka_check(
         from ....log import Runtime
     except ImportError as error:
         raise MissingDependency(
-            "the check needs Kafka's protocol", operation="gateway check", observed=str(error), hint="pip install 'penstock[kafka]'"
+            "the check needs Kafka's protocol", operation="gateway check", observed=str(error), hint=install_hint("kafka")
         ) from error
     target = KafkaCheckTarget(
         place=endpoint_of(place, "The place"),

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from ....log.errors import MissingDependency
+from ....log.errors import MissingDependency, install_hint
 from ...terminal.log_options import log_options
 from ...terminal.session import CommandSession, group_options
 from ...terminal.values import DurationParam
@@ -59,7 +59,7 @@ def rocketmq_gateway(given: Mapping[str, Any]) -> CommandGateway:
         from ....gateway.rocketmq.options import RocketMQOptions
     except ImportError as error:
         raise MissingDependency(
-            "the gateway needs gRPC", operation="gateway", observed=str(error), hint="pip install 'penstock[gateway]'"
+            "the gateway needs gRPC", operation="gateway", observed=str(error), hint=install_hint("gateway")
         ) from error
     stated = {name: given[name] for name in ("first_check", "utc_signatures")}
     options = RocketMQOptions(**options_of(given), **stated)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import click
 
 from ....log import PenstockError, Runtime, open_store
-from ....log.errors import MissingDependency
+from ....log.errors import MissingDependency, install_hint
 from ....log.limits import CLOCK_SKEW_MAX_MS
 from ....log.stores import Put, probe_conditional_writes
 from ...terminal import output
@@ -150,8 +150,8 @@ def _libraries() -> Iterator[DoctorCheck]:
             version = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             if requirement.extra:
-                needed = f"pip install 'penstock[{requirement.extra}]'"
-                yield DoctorCheck(name, "note", f"not installed; only the extra {requirement.extra} needs it", needed)
+                said = f"not installed; only the extra {requirement.extra} needs it"
+                yield DoctorCheck(name, "note", said, install_hint(requirement.extra))
             else:
                 yield DoctorCheck(name, "problem", "not installed", f"pip install '{name}{requirement.versions}'")
             continue

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -75,12 +77,13 @@ def _add_writer(kind: str, text: str) -> None:
     @command_options
     @click.pass_obj
     def write(session: CommandSession, folder: Path) -> None:
-        _write(session, kind, folder)
+        from ...deploy.generated_files import KINDS
+
+        _write(session, folder, KINDS[kind].files(), KINDS[kind].following)
 
 
 for _kind, _text in {
     "terraform": "Write Terraform files to FOLDER: a policy for each role, and the DynamoDB table.",
-    "docker": "Write a Dockerfile to FOLDER, for an image with this version of Penstock from the package index.",
     "kubernetes": "Write Kubernetes manifests to FOLDER: the lake, workers, upkeep, gateways, scaling on lag by KEDA, a PodMonitor.",
     "compose": "Write a Compose file to FOLDER: the same processes on one machine.",
     "prometheus": "Write Prometheus's alerts to FOLDER, each with what to do.",
@@ -89,20 +92,39 @@ for _kind, _text in {
     _add_writer(_kind, _text)
 
 
-def _write(session: CommandSession, kind: str, folder: Path) -> None:
+@command.command()
+@click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
+@click.option(
+    "--wheel",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="The wheel of a release, as `make release` builds it: it is laid beside the Dockerfile, which then knows its hash.",
+)
+@command_options
+@click.pass_obj
+def docker(session: CommandSession, folder: Path, wheel: Path | None) -> None:
+    """Write a Dockerfile to FOLDER, for an image with Penstock from a wheel beside it. Files of these names are replaced."""
     from ...deploy.generated_files import KINDS
+    from ...deploy.generated_files import docker as made
 
-    found = KINDS[kind].files()
+    if wheel is None:
+        _write(session, folder, made(), KINDS["docker"].following)
+        return
+    content = wheel.read_bytes()
+    files: dict[str, str | bytes] = {**made(wheel.name, hashlib.sha256(content).hexdigest()), wheel.name: content}
+    _write(session, folder, files, "docker build -t penstock {folder}")
+
+
+def _write(session: CommandSession, folder: Path, files: Mapping[str, str | bytes], following: str) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for name, text in found.items():
-            (folder / name).write_text(text)
+        for name, content in files.items():
+            (folder / name).write_bytes(content.encode() if isinstance(content, str) else content)
     except OSError as error:
         raise click.ClickException(f"{error.filename} cannot be written: {error.strerror}.") from error
     if session.as_json:
-        output.emit({"folder": str(folder), "files": sorted(found)})
+        output.emit({"folder": str(folder), "files": sorted(files)})
     else:
-        output.say(f"{', '.join(sorted(found))} in {folder}. Next: {KINDS[kind].following.format(folder=folder)}")
+        output.say(f"{', '.join(sorted(files))} in {folder}. Next: {following.format(folder=folder)}")
 
 
 @command.group()

@@ -11,7 +11,7 @@ from enum import IntEnum
 from types import ModuleType
 from typing import Any
 
-from ...errors import DataDamaged, MissingDependency
+from ...errors import DataDamaged, MissingDependency, install_hint
 from ...format.stored_json import shown
 from ..delta.segments import TableFile
 from .columns import OFFSET_ID, QUEUE_ID, STORE_TIMESTAMP_ID, IcebergColumns, Json
@@ -320,6 +320,6 @@ def _fastavro() -> ModuleType | Any:  # noqa: ANN401 - a module
         raise MissingDependency(
             "Iceberg's manifests are written with fastavro, which is missing",
             operation="list the table for Iceberg",
-            hint="Install it with `pip install 'penstock[iceberg]'`",
+            hint=install_hint("iceberg"),
         ) from error
     return fastavro

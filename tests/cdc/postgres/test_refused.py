@@ -318,7 +318,7 @@ def test_without_psycopg(database: Database, capture: Capturing, monkeypatch: py
     monkeypatch.setitem(sys.modules, "psycopg", None)
     said = capture.error()
     assert said["error"] == "missing_dependency"
-    assert said["hint"] == "pip install 'penstock[postgres]'"
+    assert said["hint"] == "pip install '.[postgres]'"
 
 
 @pytest.mark.parametrize("slot", ["", "Upper", "a-b", "x" * 64])

@@ -384,7 +384,7 @@ def test_a_server_that_is_not_there() -> None:
 
 def test_without_boto3_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "botocore.session", None)
-    with pytest.raises(MissingDependency, match=r"need boto3.*pip install 'penstock\[dynamodb\]'"):
+    with pytest.raises(MissingDependency, match=r"need boto3.*pip install '\.\[dynamodb\]'"):
         open_table("dynamodb://cells?region=x", store=MemoryStore(), runtime=Runtime())
 
 

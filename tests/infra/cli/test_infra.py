@@ -102,7 +102,7 @@ def test_table_create_wants_a_table(penstock: Penstock) -> None:
 def test_local_without_moto_names_the_extra(penstock: Penstock, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "moto", None)
     monkeypatch.setitem(sys.modules, "moto.server", None)
-    assert "pip install 'penstock[testing]'" in penstock("infra", "local", code=2).err
+    assert "pip install '.[testing]'" in penstock("infra", "local", code=2).err
 
 
 @pytest.mark.s3

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import os
 import re
 import subprocess
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 import click
 import pytest
 import yaml
+from click.testing import CliRunner
 from packaging.requirements import Requirement
 
 from penstock.consumers.statistics import CATALOGUE
@@ -204,7 +206,7 @@ def test_the_image_installs_by_hash_what_the_project_asks_for() -> None:
     ("release", "image", "ok"),
     [("", "python:3.11-slim", True), ("1", "python:3.11-slim", False), ("1", f"python:3.11-slim@sha256:{'0' * 64}", True)],
 )
-@pytest.mark.parametrize("dockerfile", ["Dockerfile", "Dockerfile.index"])
+@pytest.mark.parametrize("dockerfile", ["Dockerfile", "Dockerfile.wheel"])
 def test_a_release_of_the_image_needs_a_base_by_digest(dockerfile: str, release: str, image: str, ok: bool) -> None:
     (check,) = re.findall(r"^RUN (case .*?esac)$", (FOLDER / dockerfile).read_text(), re.MULTILINE | re.DOTALL)
     script = check.replace("\\\n", "\n")
@@ -243,19 +245,43 @@ def test_all_files_are_written_and_nothing_of_them_needs_a_clone() -> None:
     assert written["docker"].keys() == {"Dockerfile", "requirements.lock"}
 
 
-def test_the_written_image_installs_this_version_from_the_index_and_all_else_by_hash() -> None:
+def test_the_written_image_installs_this_version_by_its_wheel_and_all_by_hash() -> None:
     files = KINDS["docker"].files()
     dockerfile, clone = files["Dockerfile"], (FOLDER / "Dockerfile").read_text()
-    assert f"\nARG VERSION={importlib.metadata.version('penstock')}\n" in dockerfile
+    assert f"\nARG WHEEL=penstock-{importlib.metadata.version('penstock')}-py3-none-any.whl\n" in dockerfile
     assert files["requirements.lock"] == (FOLDER / "requirements.lock").read_text()
-    assert "--require-hashes --only-binary :all: --requirement /locks/requirements.lock" in dockerfile
-    assert '--no-deps --only-binary :all: "penstock==${VERSION}"' in dockerfile
-    copied = re.findall(r"^COPY (?!--chown)(\S+) ", dockerfile, re.MULTILINE)
-    assert set(copied) <= files.keys()
+    installs = re.findall(r"pip install (.*?)(?: \\)?$", dockerfile, re.MULTILINE)
+    assert len(installs) == 2
+    assert installs[0].endswith("--require-hashes --only-binary :all: --requirement /wheels/requirements.lock")
+    assert installs[1].endswith('--no-index --no-deps "/wheels/${WHEEL}"')
+    assert re.findall(r"^COPY (?!--chown)(.+) /wheels/$", dockerfile, re.MULTILINE) == ["requirements.lock ${WHEEL}"]
     # What runs is the same in both images.
     for line in ("ARG BASE_IMAGE=python:3.11-slim", "STOPSIGNAL SIGTERM", "USER 10001", 'ENTRYPOINT ["penstock"]', "EXPOSE 9464"):
         assert line in dockerfile.splitlines()
         assert line in clone.splitlines()
+
+
+def test_the_written_image_takes_only_the_wheel_whose_hash_it_was_told(tmp_path: Path) -> None:
+    wheel = tmp_path / "penstock-9.9.9-py3-none-any.whl"
+    wheel.write_bytes(b"a wheel")
+    written = tmp_path / "image"
+    ran = CliRunner().invoke(main, ["infra", "docker", str(written), "--wheel", str(wheel)])
+    assert ran.exit_code == 0, ran.output
+    text = (written / "Dockerfile").read_text()
+    said = dict(re.findall(r"^ARG (WHEEL\w*)=(\S*)$", text, re.MULTILINE))
+    assert said["WHEEL"] == wheel.name
+    (check,) = re.findall(r"^RUN (echo .*?; \})$", text, re.MULTILINE | re.DOTALL)
+    script = check.replace("\\\n", " ").replace("/wheels/", f"{written}/")
+
+    def checked(**changes: str) -> int:
+        return subprocess.run(
+            ["sh", "-c", script], env={**os.environ, **said, **changes}, check=False, capture_output=True
+        ).returncode
+
+    assert checked() == 0
+    assert checked(WHEEL_SHA256="") != 0, "nothing is taken without a hash"
+    (written / wheel.name).write_bytes(b"another")
+    assert checked() != 0
 
 
 def test_workers_are_scaled_by_a_lag_that_is_there_without_them() -> None:
