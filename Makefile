@@ -166,6 +166,10 @@ kafka-suites: $(INSTALLED) java ## the suites of librdkafka, franz-go, kafka-go 
 	@infra/scripts/setup_kafka_suites.sh
 	$(PY) -m tests.gateway.kafka.suites $(ARGS)
 
+.PHONY: test-mixed
+test-mixed: $(INSTALLED) servers ## the last release and this version in one lake, killed and rolled forward and back; nothing lost, twice or inverted (MINUTES=4, ARGS="--seed 7 --store local")
+	$(PY) -m tests.mixed.play $(if $(MINUTES),--minutes $(MINUTES)) $(ARGS)
+
 .PHONY: capture-kills
 capture-kills: $(INSTALLED) java mariadb mongodb ## captures of a MariaDB and of a MongoDB, and the servers, killed beneath writers; every row compared (KILLS=100, ARGS="--seed 7")
 	$(PY) -m tests.cdc.kill_campaign --source mariadb --kills $(or $(KILLS),100) $(ARGS)

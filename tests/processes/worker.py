@@ -162,9 +162,9 @@ async def maintain(job: Job, stop: threading.Event) -> None:
         await maintenance.run_forever(ended)
 
 
-def start_argument(job: Job) -> list[str]:
+def start_argument(job: Job, python: Sequence[str] = (sys.executable,)) -> list[str]:
     values: dict[str, Any] = {field: getattr(job, field) for field in job.__dataclass_fields__}
-    return [sys.executable, "-m", "tests.processes.worker", json.dumps(values)]
+    return [*python, "-m", "tests.processes.worker", json.dumps(values)]
 
 
 def read_journal(path: Path) -> list[list[str]]:

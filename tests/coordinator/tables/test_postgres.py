@@ -318,7 +318,7 @@ def test_without_asyncpg_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> 
     for name in [one for one in modules if one.startswith("penstock.coordinator.tables.postgres.")]:
         monkeypatch.delitem(modules, name)
     monkeypatch.setitem(modules, "asyncpg", None)
-    with pytest.raises(MissingDependency, match=r"need asyncpg.*pip install 'penstock\[postgresql-cells\]'"):
+    with pytest.raises(MissingDependency, match=r"need asyncpg.*pip install '\.\[postgresql-cells\]'"):
         open_table("postgresql://host/db", store=MemoryStore(), runtime=Runtime())
 
 

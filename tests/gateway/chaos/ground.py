@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
@@ -13,6 +12,7 @@ from typing import Final
 from penstock.gateway.rocketmq.consumers import deliveries, receive_parameters
 from tests.gateway.chaos.nemesis import Deed, Trouble, Victim
 from tests.gateway.proxy import Proxy
+from tests.interpreters import OWN, Interpreters, interpreter
 
 GATEWAY: Final = "127.0.0.1"
 PROXY: Final = "127.0.0.2"
@@ -41,11 +41,14 @@ class Served(Victim):
         protocol: str = "rocketmq",
         in_a_hurry: bool = False,
         environment: Mapping[str, str] | None = None,
+        interpreters: Interpreters = OWN,
+        number: int = 0,
     ) -> None:
-        """``in_a_hurry``: with shorter durations for what may not have reached a push consumer."""
+        """``in_a_hurry``: with shorter durations for what may not have reached a push consumer; ``number``: which of several gateways it is."""
         super().__init__(name, folder / f"{name}.log", environment)
         self.proxy: Proxy
-        self._main = (sys.executable, "-c", f"{_IN_A_HURRY if in_a_hurry else ''}{_MAIN}")
+        self._main = ("-c", f"{_IN_A_HURRY if in_a_hurry else ''}{_MAIN}")
+        self._interpreters, self._number, self._starts = interpreters, number, 0
         self._lake = lake
         self._protocol = protocol
         self._seed = seed
@@ -54,7 +57,9 @@ class Served(Victim):
     async def start(self) -> None:
         """Return when clients can connect."""
         options = ("--port", str(self.port), "--host", GATEWAY, "--address", PROXY, "--drain", "2s")
-        process = await self._spawned(*self._main, "--lake", self._lake, "--json", "gateway", self._protocol, *options)
+        python = interpreter(self._interpreters, self._number, self._starts)
+        self._starts += 1
+        process = await self._spawned(*python, *self._main, "--lake", self._lake, "--json", "gateway", self._protocol, *options)
         assert process.stdout is not None
         async with asyncio.timeout(_START_S):
             line = await process.stdout.readline()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import random
 import signal
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import penstock
+from tests.interpreters import OWN, Interpreters, interpreter
 from tests.postgres_server import PostgresServer
 from tests.processes.consuming.broadcast import Standing
 from tests.processes.consuming.disk import Filler
@@ -109,6 +109,13 @@ class Ground(NamedTuple):
     """That of the cells, where it may be killed."""
     operator: str | None = None
     """The same cells for whoever drives the run, where they are to be asked without disturbance."""
+    interpreters: Interpreters = OWN
+    """Of the processes."""
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The variables by which a command comes to the lake; the URL says the rest."""
+        return {f"AWS_{name.upper()}": value for name, value in self.options.items()}
 
     @property
     def in_sqlite(self) -> bool:
@@ -173,7 +180,8 @@ class Chaos:
                 fates=self.fates,
                 member=name,
             )
-            return [sys.executable, "-m", "tests.processes.consuming.worker", job.argument()]
+            python = interpreter(self.ground.interpreters, number, start)
+            return [*python, "-m", "tests.processes.consuming.worker", job.argument()]
 
         return Place(name, command, self.folder / f"{name}.err", self.orders)
 
@@ -192,7 +200,11 @@ class Chaos:
             at_once=plan.at_once,
             hold=str(self._hold),
         )
-        return Place(job.name, lambda _: start_producer(job), self.folder / f"loader-{number}.err", self.orders)
+
+        def command(start: int) -> list[str]:
+            return start_producer(job, interpreter(self.ground.interpreters, number, start))
+
+        return Place(job.name, command, self.folder / f"loader-{number}.err", self.orders)
 
     @property
     def _patience_s(self) -> float:

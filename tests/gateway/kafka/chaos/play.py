@@ -32,13 +32,13 @@ from tests.gateway.kafka.chaos.journal import Following
 from tests.gateway.kafka.chaos.judge import inversions, judge, lost, twice
 from tests.gateway.kafka.chaos.member import ConsumingJob
 from tests.gateway.kafka.chaos.producer import SendingJob
+from tests.processes.consuming.nemesis import Ground
 from tests.waiting import wait_until
 
 TOPICS: Final = ("orders", "payments", "parcels")
 """Each has a leader of its own, by chance."""
 _GROUP: Final = "billing"
 _PARTITIONS: Final = 4
-_GATEWAYS: Final = 3
 _LOOK_S: Final = 0.5
 _SAY_S: Final = 15.0
 
@@ -50,6 +50,8 @@ class Plan:
     messages: int
     per_second: float = 2_000.0
     """Records, by all producers."""
+    topics: tuple[str, ...] = TOPICS
+    gateways: int = 3
     producers: int = 4
     members: int = 3
     drain_s: float = 300.0
@@ -59,6 +61,8 @@ class Plan:
     every_s: float = 1.0
     deed_every_s: float = 4.0
     stop_s: tuple[float, float] = (1.0, 12.0)
+    at_processes: tuple[Deed, ...] = tuple(Deed)
+    """What is done to gateways and members."""
 
     def jobs(self, endpoints: str, folder: Path, seed: int) -> list[SendingJob]:
         each = self.messages // self.producers
@@ -66,7 +70,7 @@ class Plan:
             SendingJob(
                 name=f"producer-{number}",
                 endpoints=endpoints,
-                topics=TOPICS,
+                topics=self.topics,
                 count=each,
                 per_second=self.per_second / self.producers,
                 keys=50,
@@ -87,20 +91,38 @@ class Outcome:
 
 async def run(plan: Plan, folder: Path, seed: int, say: Callable[[str], None]) -> Outcome:
     """One run in an empty folder, and what is wrong with it."""
+    store = Store(folder)
+    try:
+        await store.start()
+        ground = Ground(store.server.url("lake"), store.server.credentials)
+        return await run_on(ground, plan, folder, seed, say, [Trouble(deed, [store]) for deed in (Deed.KILL, Deed.STOP)])
+    finally:
+        await store.close()
+
+
+async def run_on(
+    ground: Ground, plan: Plan, folder: Path, seed: int, say: Callable[[str], None], more: Sequence[Trouble] = ()
+) -> Outcome:
+    """One run on a lake without these topics. ``more``: troubles beside those of gateways, members and connections."""
     began_s = time.monotonic()
     async with AsyncExitStack() as stack:
-        store = Store(folder)
-        stack.push_async_callback(store.close)
-        await store.start()
-        url, options = store.server.url("lake"), store.server.credentials
-        lake = await stack.enter_async_context(aio.connect(url, options=options))
+        lake = await stack.enter_async_context(aio.connect(ground.url, options=ground.options))
         settings = aio.TopicSettings(message_type=penstock.MessageType.MIXED, queues=_PARTITIONS, routing=Routing.MURMUR2)
-        for topic in TOPICS:
+        for topic in plan.topics:
             await lake.create_topic(topic, settings)
-        readers = [await lake.reader(topic) for topic in TOPICS]
+        readers = [await lake.reader(topic) for topic in plan.topics]
         served = [
-            Served(url, folder, f"gateway-{number}", seed + number, protocol="kafka", environment=store.server.environment)
-            for number in range(_GATEWAYS)
+            Served(
+                ground.url,
+                folder,
+                f"gateway-{number}",
+                seed + number,
+                protocol="kafka",
+                environment=ground.environment,
+                interpreters=ground.interpreters,
+                number=number,
+            )
+            for number in range(plan.gateways)
         ]
         for one in served:
             stack.push_async_callback(one.close)
@@ -109,9 +131,9 @@ async def run(plan: Plan, folder: Path, seed: int, say: Callable[[str], None]) -
         stack.push_async_callback(clients.close)
         nemesis = Nemesis(
             [
-                *gateway_troubles(served),
-                *(Trouble(deed, [store]) for deed in (Deed.KILL, Deed.STOP)),
-                *(Trouble(deed, clients.members) for deed in Deed),
+                *(one for one in gateway_troubles(served) if one.deed in plan.at_processes),
+                *more,
+                *(Trouble(deed, clients.members) for deed in plan.at_processes),
             ],
             [one.proxy for one in served],
             seed=seed,
@@ -147,7 +169,7 @@ class Clients:
         self.sending: list[asyncio.Task[None]] = []
         for number in range(plan.members):
             name, journal = f"member-{number}", folder / f"member-{number}.journal"
-            consuming = ConsumingJob(endpoints=endpoints, group=_GROUP, topics=TOPICS, journal=str(journal))
+            consuming = ConsumingJob(endpoints=endpoints, group=_GROUP, topics=plan.topics, journal=str(journal))
             self.members.append(GroupMember(name, consuming, folder))
             self._given.append((Following(journal), MemberJournal(name)))
 

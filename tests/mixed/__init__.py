@@ -1,0 +1,1 @@
+"""Two versions of Penstock in one lake: `make test-mixed`."""
