@@ -26,6 +26,9 @@ from penstock.cdc.sync.record import encode_record as encode_sync
 from penstock.coordinator.access.codec import decode_access, encode_access
 from penstock.coordinator.access.grants import Grant, Verb
 from penstock.coordinator.access.record import AccessRecord, Principal, SealedSecret
+from penstock.coordinator.cells.table_record import TableIdentity, TableRecord
+from penstock.coordinator.cells.table_record import decode_record as decode_table_record
+from penstock.coordinator.cells.table_record import encode_record as encode_table_record
 from penstock.coordinator.classic.members import ClassicGroup, ClassicMember, ClassicProtocol, decode_members, encode_members
 from penstock.coordinator.classic.positions import (
     CommittedPosition,
@@ -236,6 +239,14 @@ FORMS: Final = (
         {1: 64},
         lambda floor: encode_floor(floor, write_id=ID),
         lambda data: decode_floor(data, where=WHERE),
+        in_json,
+    ),
+    Form(
+        "record of a lake's coordination table",
+        (1,),
+        {1: TableRecord(table=TableIdentity(id=ID, url="dynamodb://cells", name="arn"), since_ms=AT_MS)},
+        encode_table_record,
+        lambda data: decode_table_record(data, where=WHERE),
         in_json,
     ),
     Form(
