@@ -29,6 +29,7 @@ HEAVY = {
     "fastavro",
     "google",
     "grpc",
+    "hpack",
     "jinja2",
     "kafka",
     "moto",

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import logging
 import ssl
-from contextlib import suppress
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from pathlib import Path
 
 from ...log.errors import InvalidArgument
@@ -14,24 +13,17 @@ from .options import TlsOptions
 log = logging.getLogger("penstock.gateway")
 
 
-@dataclass(frozen=True, slots=True)
-class CertificatePair:
-    """A certificate with its chain, and its key: PEM."""
-
-    certificate: bytes
-    key: bytes = field(repr=False)
-
-
 class ReloadedCertificate:
     """The certificate for handshakes, from whatever thread makes them."""
 
-    def __init__(self, options: TlsOptions) -> None:
+    def __init__(self, options: TlsOptions, protocols: Sequence[str] = ()) -> None:
         """Raises `InvalidArgument` unless the files are a certificate and its key."""
         self._options = options
+        self._protocols = protocols
         self._seen = self._stamp()
         self.first = self._load()
 
-    def changed(self) -> CertificatePair | None:
+    def changed(self) -> ssl.SSLContext | None:
         """The changed certificate; None: as before, also while the files are no pair amid a change."""
         try:
             stamp = self._stamp()
@@ -53,32 +45,28 @@ class ReloadedCertificate:
             raise _unreadable(error.filename, error) from error
         return tuple((one.st_ino, one.st_mtime_ns, one.st_size) for one in stats)
 
-    def _load(self) -> CertificatePair:
-        certificate, key = self._options.certificate, self._options.key
+    def _load(self) -> ssl.SSLContext:
         try:
-            # Servers such as gRPC's take anything, and fail at each handshake then.
-            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key, password=_no_password)
-            return CertificatePair(certificate.read_bytes(), key.read_bytes())
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(self._options.certificate, self._options.key, password=_no_password)
         except (OSError, ValueError) as error:
-            raise _unreadable(certificate, error) from error
-
-
-def server_context(options: TlsOptions) -> ssl.SSLContext:
-    """TLS without clients' certificates, for servers of asyncio. Each handshake has the certificate as it is then. Raises `InvalidArgument`."""
-    certificate = ReloadedCertificate(options)
-
-    def loaded() -> ssl.SSLContext:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(options.certificate, options.key, password=_no_password)
+            raise _unreadable(self._options.certificate, error) from error
+        if self._protocols:
+            context.set_alpn_protocols(list(self._protocols))
         return context
 
-    first = current = loaded()
+
+def server_context(options: TlsOptions, protocols: Sequence[str] = ()) -> ssl.SSLContext:
+    """TLS without clients' certificates, for servers of asyncio. Each handshake has the certificate as it is then.
+
+    ``protocols``: what clients may choose in the handshake (ALPN). Raises `InvalidArgument`.
+    """
+    certificate = ReloadedCertificate(options, protocols)
+    first = current = certificate.first
 
     def choose(handshake: ssl.SSLObject, _: str | None, __: ssl.SSLContext) -> None:
         nonlocal current
-        if certificate.changed() is not None:
-            with suppress(OSError, ValueError):  # it changed once more, and the next handshake sees that
-                current = loaded()
+        current = certificate.changed() or current
         handshake.context = current
 
     first.sni_callback = choose

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import ssl
 from collections import Counter
 from contextlib import suppress
 
-from ....log.errors import InvalidArgument
 from ....log.runtime.runtime import Clock
 from ...bounds.byte_budget import ByteBudget
 from ...bounds.log_throttle import LogThrottle
 from ...bounds.rates import OwnerRates
-from ...server.options import Endpoint, GatewayOptions
+from ...server.listening import PortServer
+from ...server.options import GatewayOptions
 from ...server.tls import server_context
 from .calls import KafkaCallRunner
 from .connection import KafkaConnection
@@ -21,10 +20,8 @@ from .limits import ConnectionLimits
 
 log = logging.getLogger("penstock.gateway")
 
-_BACKLOG = 1_024
 
-
-class KafkaServer:
+class KafkaServer(PortServer):
     """A port's calls, from `start` to `stop`."""
 
     def __init__(
@@ -35,16 +32,10 @@ class KafkaServer:
         self.budget = ByteBudget(self.limits.address_bytes, self.limits.all_bytes)
         """The bytes of requests under way."""
         self.is_ready = False
-        self.port = 0
-        self.own_port = 0
-        self.tls_port = 0
-        """0: no port with TLS."""
-        self.own_tls_port = 0
-        self._options = options
         self._calls = calls
         self._clock = clock
-        self._tls = None if options.tls is None else server_context(options.tls)
-        self._listeners: list[asyncio.Server] = []
+        tls = None if options.tls is None else server_context(options.tls)
+        super().__init__(options, tls, self.limits.handshake_s)
         self._connections: set[KafkaConnection] = set()
         self._of_address: Counter[str] = Counter()
         self._none_left = asyncio.Event()
@@ -58,22 +49,13 @@ class KafkaServer:
 
     async def start(self) -> None:
         """Return once clients can connect. Raises `InvalidArgument` for an unavailable port."""
-        options = self._options
-        if options.plaintext:
-            self.port = self.own_port = await self._listen(options.port)
-            if options.own_port is not None:
-                self.own_port = await self._listen(options.own_port)
-        if options.tls is not None and self._tls is not None:
-            self.tls_port = self.own_tls_port = await self._listen(options.tls.port, self._tls)
-            if options.tls.own_port is not None:
-                self.own_tls_port = await self._listen(options.tls.own_port, self._tls)
+        await self.listen(self._new_connection)
         self.is_ready = True
 
     async def stop(self) -> None:
         """Refuse new calls, and return when the others ended or their time is over. Calls with records go on without their clients."""
         self.is_ready = False
-        for listener in self._listeners:
-            listener.close()
+        self.stop_listening()
         for connection in tuple(self._connections):
             connection.end()
         with suppress(TimeoutError):
@@ -123,27 +105,3 @@ class KafkaServer:
 
     def _new_connection(self) -> KafkaConnection:
         return KafkaConnection(self._calls, self.budget, self.limits, self, request_bytes_max=self._options.request_bytes_max)
-
-    async def _listen(self, port: int, context: ssl.SSLContext | None = None) -> int:
-        """The port, of the first address where the host has several."""
-        try:
-            listener = await asyncio.get_running_loop().create_server(
-                self._new_connection,
-                self._options.host,
-                port,
-                backlog=_BACKLOG,
-                reuse_port=self._options.own_port is not None or None,
-                ssl=context,
-                ssl_handshake_timeout=None if context is None else self.limits.handshake_s,
-            )
-        except OSError as error:
-            raise InvalidArgument(
-                "the gateway cannot listen there",
-                operation="start the gateway",
-                object=str(Endpoint(self._options.host, port)),
-                observed=str(error),
-                hint="is another process using the port? choose another with --port, or another address with --host",
-            ) from error
-        self._listeners.append(listener)
-        found: int = listener.sockets[0].getsockname()[1]
-        return found

@@ -49,7 +49,7 @@ class ClientService:
     async def query_route(self, request: pb.QueryRouteRequest, call: RpcCall) -> pb.QueryRouteResponse:
         name = topic_of(request.topic)
         topic = await self._names.topic(name)
-        home = brokers(name, self._peers, request.endpoints, tls=call.is_tls())[0]
+        home = brokers(name, self._peers, request.endpoints, tls=call.is_tls)[0]
         return pb.QueryRouteResponse(status=ok(), message_queues=route(request.topic, topic.settings, home))
 
     async def query_assignment(self, request: pb.QueryAssignmentRequest, call: RpcCall) -> pb.QueryAssignmentResponse:
@@ -58,7 +58,7 @@ class ClientService:
         await self._names.topic(name)
         if await self._names.group(group) is None:
             raise StatusError(pb.CONSUMER_GROUP_NOT_FOUND, f"the lake has no consumer group {group}; create it first")
-        places = brokers(name, self._peers, request.endpoints, tls=call.is_tls())
+        places = brokers(name, self._peers, request.endpoints, tls=call.is_tls)
         return pb.QueryAssignmentResponse(status=ok(), assignments=[assignment(request.topic, broker) for broker in places])
 
     async def heartbeat(self, request: pb.HeartbeatRequest, call: RpcCall) -> pb.HeartbeatResponse:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractContextManager, ExitStack, aclosing, suppress
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
-import grpc
 from google.protobuf.message import DecodeError, Message
 
 from ....log.errors import PenstockError
@@ -17,6 +16,8 @@ from ....log.limits import MIB
 from ....log.runtime.runtime import Clock
 from ...bounds.log_throttle import LogThrottle
 from ...bounds.quotas import Quota, QuotaCounter
+from ..http2.calls import GrpcCall, Handler
+from ..http2.heads import CallFailed, CallGone, GrpcStatus
 from ..protocol import rocketmq_pb2 as pb
 from ..protocol.decode_limits import check_bounds
 from ..protocol.metadata import CallMetadata, metadata_of
@@ -53,8 +54,8 @@ class RpcCall:
     """The credentials' name; empty without signatures."""
     proof: str = ""
     """The credential."""
-    is_tls: Callable[[], bool] = field(default=lambda: False, repr=False)
-    """Whether the connection has TLS; asked for by few calls."""
+    is_tls: bool = False
+    """Whether the connection has TLS."""
 
     @property
     def client(self) -> str:
@@ -123,16 +124,14 @@ class CallRunner:
     """The number of calls under way, by connection."""
     _told: LogThrottle = field(default_factory=LogThrottle)
 
-    def handler(self, rpc: Rpc) -> grpc.RpcMethodHandler[bytes, bytes]:
-        """The handler for gRPC, bytes in and out. Every request is a stream, and read only once its call is admitted."""
+    def handler(self, rpc: Rpc) -> Handler:
+        """The handler for gRPC, bytes in and out. A request is read only once its call is admitted."""
         if rpc.is_two_way:
-            return grpc.stream_stream_rpc_method_handler(self._two_way(rpc))
-        if rpc.is_streamed:
-            return grpc.stream_stream_rpc_method_handler(self._streamed(rpc))
-        return grpc.stream_unary_rpc_method_handler(self._single(rpc))
+            return self._two_way(rpc)
+        return self._streamed(rpc) if rpc.is_streamed else self._single(rpc)
 
-    def _single(self, rpc: Rpc) -> Callable[[AsyncIterator[bytes], Any], Awaitable[bytes]]:
-        async def run(requests: AsyncIterator[bytes], context: Any) -> bytes:  # noqa: ANN401 - gRPC's, whose stubs name another class
+    def _single(self, rpc: Rpc) -> Handler:
+        async def run(context: GrpcCall) -> bytes:
             started_s, request, size_bytes = self.clock.monotonic_s(), None, 0
             call = _call(rpc, context)
             try:
@@ -144,6 +143,8 @@ class CallRunner:
                         request = await self._decode(rpc, call, data)
                         answer = await rpc.handle(request, call)
                 code: int = answer.status.code
+            except (CallGone, CallFailed):
+                raise
             except Exception as error:  # noqa: BLE001 - whatever happened, the caller gets a status
                 refusal = self._refusal(call, error)
                 answer, code = rpc.answer(status=refusal), refusal.code
@@ -152,8 +153,8 @@ class CallRunner:
 
         return run
 
-    def _streamed(self, rpc: Rpc) -> Callable[[AsyncIterator[bytes], Any], Awaitable[None]]:
-        async def run(requests: AsyncIterator[bytes], context: Any) -> None:  # noqa: ANN401 - the same
+    def _streamed(self, rpc: Rpc) -> Handler:
+        async def run(context: GrpcCall) -> None:
             started_s, code, request, size_bytes = self.clock.monotonic_s(), int(pb.OK), None, 0
             call = _call(rpc, context)
             try:
@@ -175,6 +176,8 @@ class CallRunner:
                                 await _write(context, answer)
             except ClientGone:
                 return
+            except (CallGone, CallFailed):
+                raise
             except Exception as error:  # noqa: BLE001 - the same
                 refusal = self._refusal(call, error)
                 code = refusal.code
@@ -184,8 +187,8 @@ class CallRunner:
 
         return run
 
-    def _two_way(self, rpc: Rpc) -> Callable[[AsyncIterator[bytes], Any], Awaitable[None]]:
-        async def run(requests: AsyncIterator[bytes], context: Any) -> None:  # noqa: ANN401 - the same
+    def _two_way(self, rpc: Rpc) -> Handler:
+        async def run(context: GrpcCall) -> None:
             call = _call(rpc, context)
             writing = asyncio.Lock()
             last: Message | None = None
@@ -203,7 +206,7 @@ class CallRunner:
             async def decoded() -> AsyncIterator[Message]:
                 nonlocal last
                 nonlocal started_s
-                async for data in requests:
+                async for data in context.messages():
                     started_s = self.clock.monotonic_s()
                     # The last request is kept until the next one comes.
                     kept.close()
@@ -221,11 +224,13 @@ class CallRunner:
                     await rpc.handle(decoded(), call, send)
             except ClientGone:
                 return
+            except (CallGone, CallFailed):
+                raise
             except Exception as error:  # noqa: BLE001 - the same
                 refusal = self._refusal(call, error)
                 self._tell(call, last, refusal.code, started_s, 0)
                 if refusal.code == pb.UNRECOGNIZED_CLIENT_TYPE:
-                    await context.abort(grpc.StatusCode.INVALID_ARGUMENT, refusal.message)
+                    raise CallFailed(GrpcStatus.INVALID_ARGUMENT, refusal.message) from None
                 with suppress(ClientGone):
                     await write(rpc.answer(status=refusal))
 
@@ -303,32 +308,28 @@ class _UnderWay(AbstractContextManager[None]):
             del self._calls[self._peer]
 
 
-def _call(rpc: Rpc, context: Any) -> RpcCall:  # noqa: ANN401 - gRPC's
+def _call(rpc: Rpc, context: GrpcCall) -> RpcCall:
     return RpcCall(
         rpc.name,
-        metadata_of(context.invocation_metadata()),
-        context.peer(),
-        context.time_remaining() if rpc.is_streamed else None,
-        is_tls=lambda: _is_tls(context),
+        metadata_of(context.metadata),
+        context.peer,
+        context.time_remaining_s() if rpc.is_streamed else None,
+        is_tls=context.is_tls,
     )
 
 
-def _is_tls(context: Any) -> bool:  # noqa: ANN401 - gRPC's
-    return b"ssl" in context.auth_context().get("transport_security_type", ())
-
-
-async def _write(context: Any, answer: Message) -> None:  # noqa: ANN401 - gRPC's
+async def _write(context: GrpcCall, answer: Message) -> None:
     """Raises `ClientGone`."""
     try:
         await context.write(answer.SerializeToString())
-    except grpc.aio.BaseError as error:
+    except CallGone as error:
         raise ClientGone(str(error)) from None
 
 
-async def _read(context: Any) -> bytes:  # noqa: ANN401 - gRPC's
-    """The first request. An iterator that is left after it would cost a task and a turn of the loop. Raises `StatusError`."""
-    data: bytes | object = await context.read()
-    if not isinstance(data, bytes):
+async def _read(context: GrpcCall) -> bytes:
+    """The first request. Raises `StatusError`."""
+    data = await context.read()
+    if data is None:
         raise StatusError(pb.BAD_REQUEST, "the call has no request")
     return data
 

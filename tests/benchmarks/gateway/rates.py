@@ -29,7 +29,7 @@ from tests.benchmarks.rows import BODY, GROUPS
 
 QUEUES = 8
 _TARGET = 2_000.0
-_NOTE = "grpc.aio, requests of one message of 100 B sent back"
+_NOTE = "the gateway's HTTP/2 alone, requests of one message of 100 B sent back"
 
 
 @dataclass(frozen=True, kw_only=True)

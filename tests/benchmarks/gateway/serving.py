@@ -21,7 +21,6 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, TextIO
 
-import grpc
 import psutil
 
 from penstock import aio
@@ -29,6 +28,10 @@ from penstock.coordinator import DeliveryOrder
 from penstock.gateway.kafka.gateway import KafkaGateway
 from penstock.gateway.kafka.options import KafkaOptions
 from penstock.gateway.rocketmq.gateway import Gateway
+from penstock.gateway.rocketmq.http2.calls import GrpcCall, Handler
+from penstock.gateway.rocketmq.http2.connection import GrpcConnection
+from penstock.gateway.rocketmq.http2.frames import ConnectionFault
+from penstock.gateway.rocketmq.http2.limits import Http2Limits
 from penstock.gateway.rocketmq.options import RocketMQOptions
 from penstock.gateway.rocketmq.server.rpcs import SERVICE
 from penstock.infra.cli.gateway.serving import freeze_memory
@@ -124,30 +127,41 @@ async def _gateway(
             yield of_rocketmq.port, store
 
 
-class _Echo(grpc.GenericRpcHandler):
+class _Echo:
     """Sends back what a call was given; for a receive as many frames of it as a batch has, with a status and a time."""
 
-    def service(self, handler_call_details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[bytes, bytes]:
-        if handler_call_details.method == f"/{SERVICE}/ReceiveMessage":
-            return grpc.unary_stream_rpc_method_handler(self._frames)
-        return grpc.unary_unary_rpc_method_handler(self._answer)
+    def __init__(self) -> None:
+        self.calls = 0
+        self._connections: set[GrpcConnection] = set()
 
-    async def _answer(self, data: bytes, context: object) -> bytes:
-        return data
+    def add(self, connection: GrpcConnection) -> None:
+        self._connections.add(connection)
 
-    async def _frames(self, data: bytes, context: object) -> AsyncIterator[bytes]:
+    def remove(self, connection: GrpcConnection) -> None:
+        self._connections.discard(connection)
+
+    def on_fault(self, peer: str, fault: ConnectionFault) -> None:
+        raise fault
+
+    def connection(self) -> GrpcConnection:
+        return GrpcConnection(self._handler, Http2Limits(), self)
+
+    def _handler(self, path: str) -> Handler:
+        return self._frames if path == f"/{SERVICE}/ReceiveMessage" else self._answer
+
+    async def _answer(self, call: GrpcCall) -> bytes | None:
+        return await call.read()
+
+    async def _frames(self, call: GrpcCall) -> None:
+        data = await call.read() or b""
         for _ in range(34):
-            yield data
+            await call.write(data)
 
 
 @asynccontextmanager
 async def _echo() -> AsyncIterator[tuple[int, CountingStore | None]]:
-    server = grpc.aio.server()
-    server.add_generic_rpc_handlers((_Echo(),))
-    port = server.add_insecure_port("127.0.0.1:0")
-    await server.start()
-    yield port, None
-    await server.stop(0)
+    async with await asyncio.get_running_loop().create_server(_Echo().connection, "127.0.0.1", 0) as server:
+        yield server.sockets[0].getsockname()[1], None
 
 
 async def serve(running: AbstractAsyncContextManager[tuple[int, CountingStore | None]], asked: TextIO, said: TextIO) -> None:

@@ -18,7 +18,6 @@ from penstock.gateway.rocketmq.clients import registry
 from penstock.gateway.rocketmq.protocol import rocketmq_pb2 as pb
 from penstock.gateway.rocketmq.server import calls
 from penstock.gateway.rocketmq.server.rpcs import SERVICE
-from penstock.gateway.rocketmq.server.server import STREAMS_OF_A_CONNECTION
 from penstock.log import InvalidArgument, Message
 from penstock.log.produce.delays import RecallHandle
 from tests.gateway.principals import Caller, caller, consume, message, named, producing, send, signed_gateway
@@ -157,8 +156,21 @@ async def test_a_connection_is_told_how_many_streams_it_may_have() -> None:
         return {int.from_bytes(pair[:2], "big"): int.from_bytes(pair[2:], "big") for pair in pairs}
 
     async with gateway() as served:
-        assert (await asyncio.to_thread(settings, served.port))[3] == STREAMS_OF_A_CONNECTION
-        assert served.calls.calls_of_a_connection < STREAMS_OF_A_CONNECTION
+        assert (await asyncio.to_thread(settings, served.port))[3] == served.server.limits.calls
+        assert served.calls.calls_of_a_connection < served.server.limits.calls
+
+
+async def test_who_speaks_another_protocol_is_closed_and_told_in_the_log_once_in_a_while(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "penstock.gateway")
+    async with gateway() as served:
+        for _ in range(3):
+            reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+            writer.write(b"GET / HTTP/1.1\r\n\r\n")
+            async with asyncio.timeout(60):
+                await reader.read()
+            writer.close()
+        (line,) = [one.message for one in caplog.records if "is closed" in one.message]
+        assert "the client does not begin as HTTP/2 does" in line
 
 
 # --- Whatever ids a principal's clients choose -------------------------------------------------------------------------------------

@@ -7,10 +7,9 @@ stop.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from typing import Any, Final
+from typing import Final
 
-import grpc
+from ..http2.calls import GrpcCall, Handler
 
 _SERVING: Final = b"\x08\x01"
 """The protocol's answer: field 1, a number, is 1 for SERVING and 2 for NOT_SERVING."""
@@ -21,7 +20,7 @@ _READING_MAX: Final = 16
 _READING_S: Final = 2.0
 
 
-class HealthService(grpc.GenericRpcHandler):
+class HealthService:
     """This process's readiness and liveness."""
 
     def __init__(self) -> None:
@@ -39,40 +38,36 @@ class HealthService(grpc.GenericRpcHandler):
         self._changed.set()
         self._changed = asyncio.Event()
 
-    def service(self, handler_call_details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[bytes, bytes] | None:
-        match handler_call_details.method:
-            case "/grpc.health.v1.Health/Check":
-                return grpc.stream_unary_rpc_method_handler(self._check)
-            case "/grpc.health.v1.Health/Watch":
-                return grpc.stream_stream_rpc_method_handler(self._watch)
-        return None
+    def handlers(self) -> dict[str, Handler]:
+        """The handlers by their paths."""
+        return {"/grpc.health.v1.Health/Check": self._check, "/grpc.health.v1.Health/Watch": self._watch}
 
     def _answer(self, request: bytes) -> bytes:
         return _SERVING if self._is_ready or request == _LIVENESS else _NOT_SERVING
 
-    async def _asked(self, requests: AsyncIterator[bytes]) -> bytes:
+    async def _asked(self, call: GrpcCall) -> bytes:
         """The request. As it is unsigned, few are read at once, and briefly; the rest count as nameless."""
         if self._reading >= _READING_MAX:
             return b""
         self._reading += 1
         try:
             async with asyncio.timeout(_READING_S):
-                return await anext(aiter(requests), b"")
+                return await call.read() or b""
         except TimeoutError:
             return b""
         finally:
             self._reading -= 1
 
-    async def _check(self, requests: AsyncIterator[bytes], context: Any) -> bytes:  # noqa: ANN401 - gRPC's
-        return self._answer(await self._asked(requests))
+    async def _check(self, call: GrpcCall) -> bytes:
+        return self._answer(await self._asked(call))
 
-    async def _watch(self, requests: AsyncIterator[bytes], context: Any) -> AsyncIterator[bytes]:  # noqa: ANN401 - gRPC's
-        request = await self._asked(requests)
+    async def _watch(self, call: GrpcCall) -> None:
+        request = await self._asked(call)
         told = b""
         while True:
             changed, answer = self._changed, self._answer(request)
             if answer != told:
-                yield answer
+                await call.write(answer)
                 told = answer
             if not self._is_ready and told == _NOT_SERVING:
                 return
