@@ -13,7 +13,7 @@ from penstock.log.append.appender import Appender
 from penstock.log.append.in_flight import InFlightAppends, PendingAppend
 from penstock.log.errors import NotWritten, PenstockError, StoreUnavailable, UnknownOutcome, ViewLost
 from penstock.log.format import idempotence
-from penstock.log.format.fold import FoldedEntry
+from penstock.log.format.fold import FoldedEntry, Judge
 from penstock.log.format.idempotence import IdempotentRow
 from penstock.log.format.state import TopicState
 from penstock.log.produce.accumulator import BatchBuilder
@@ -79,6 +79,15 @@ def always(value: object) -> Callable[..., Any]:
 
 
 # ------------------------------------------------------------------------------------------------- mutants of some length
+
+
+def unnumbered_growth(original: Any) -> Any:
+    def grow(self: Judge, queues: int) -> None:
+        generation = self._generation
+        original(self, queues)
+        self._generation = generation
+
+    return grow
 
 
 def leaves_by_entries(row: IdempotentRow, entry: int, time_ms: int, rows: int) -> bool:

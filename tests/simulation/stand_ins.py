@@ -130,6 +130,7 @@ _TESTS: Mapping[str, Mapping[str, str]] = {
     },
     "tests/log/test_fold.py": {
         "test_a_batch_that_does_not_count_has_no_offsets_and_leaves_no_trace": "log:validity log:generation",
+        "test_a_growth_voids_the_former_routing_and_notes_where_the_queues_stood": "log:growth-generation",
     },
     "tests/log/test_idempotence.py": {
         "test_a_batch_counts_once_and_behind_the_one_before": "log:numbers-follow",
@@ -146,6 +147,9 @@ _TESTS: Mapping[str, Mapping[str, str]] = {
     },
     "tests/log/test_linker.py": {
         "test_a_link_without_an_answer_is_read_back_by_opening_the_name_anew": "log:link-read-back",
+    },
+    "tests/log/test_topic_growth.py": {
+        "test_a_batch_on_its_way_is_routed_anew_and_what_named_its_queue_stays": "log:growth-rows",
     },
     "tests/simulation/consumers/test_dead_letter_tasks.py": {
         "test_two_queues_have_the_same_sequence_and_their_owner_dies": "consumers:buried consumers:letter-names",

@@ -14,6 +14,7 @@ from penstock.log.format.fold import Judge
 from penstock.log.format.idempotence import Standing
 from penstock.log.format.schema_form import schema_of
 from penstock.log.linker import Linker
+from penstock.log.message.batch_rows import BatchRows
 from penstock.log.produce.idempotent_appender import IdempotentAppender
 from penstock.log.produce.producer import Producer
 from penstock.log.stage import jobs
@@ -81,6 +82,22 @@ MUTANTS: dict[str, Mutant] = {
         patch=everywhere(fold.is_of_generation, always(True)),
         scenario="relives",
         seeds=(0,),
+    ),
+    "growth-generation": Mutant(
+        guard="a growth begins a routing generation",
+        rule="I14",
+        patch=attribute(Judge, "_grow", patches.unnumbered_growth),
+        scenario="growing",
+        seeds=(0,),
+        calm=False,
+    ),
+    "growth-rows": Mutant(
+        guard="rows that a growth voided are routed anew",
+        rule="I14",
+        patch=attribute(BatchRows, "routed_anew", lambda original: lambda self, router: self),
+        scenario="growing",
+        seeds=(0,),
+        calm=False,
     ),
     "one-outstanding": Mutant(
         guard="a producer has one batch on its way",
