@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from datetime import timedelta
+from operator import methodcaller
 from typing import Any
 
 import pytest
@@ -179,11 +180,15 @@ async def test_a_config_that_kafka_has_not_is_refused(wrong: ConfigResource) -> 
         assert await told(gateway) == {}
 
 
-async def test_more_partitions_are_refused_with_the_reason() -> None:
+async def test_a_topic_gets_more_partitions_and_another_number_is_refused_with_the_nearest() -> None:
     async with served() as gateway:
-        await asked(gateway, lambda client: client.create_topics([NewTopic("orders", 1, 1)]))
-        with pytest.raises(InvalidPartitionsError):
-            await asked(gateway, lambda client: client.create_partitions({"orders": NewPartitions(4)}))
+        await asked(gateway, lambda client: client.create_topics([NewTopic("orders", 2, 1)]))
+        await asked(gateway, lambda client: client.create_partitions({"orders": NewPartitions(4)}))
+        assert (await gateway.lake.topics())["orders"].settings.queues == 4
+        for count, told in ((5, "8 or 12, as it has 4"), (4, "has 4 partitions, and 4 are no more"), (2, "2 are no more")):
+            wanted = {"orders": NewPartitions(count)}
+            with pytest.raises(InvalidPartitionsError, match=told):
+                await asked(gateway, methodcaller("create_partitions", wanted))
 
 
 async def test_more_partitions_than_a_topic_may_have_are_refused_with_the_bounds() -> None:
