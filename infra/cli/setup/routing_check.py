@@ -59,13 +59,16 @@ async def _check_topics(lake: LogLake, found: Found) -> None:
 
 
 async def _places(lake: LogLake, topic: str) -> dict[str, set[int]]:
-    """The queues of each message group among the newest messages. Those with a binary key are left out: a door for other clients may have chosen
-    by that.
+    """The queues of each message group among the newest messages, since the topic got more queues. Those with a binary key are left out: a door for
+    other clients may have chosen by that.
     """
     places: dict[str, set[int]] = defaultdict(set)
     reader = await lake.reader(topic)
     share = -(-_SAMPLE_MESSAGES // reader.queues)
-    newest = {queue: (max(earliest, end - share), end) for queue, (earliest, end) in (await reader.offsets()).items()}
+    kept = await reader.offsets()
+    growths = (await lake.topic(topic)).tail.state.growths
+    marks = dict(enumerate(growths[-1].marks)) if growths else {}
+    newest = {queue: (min(end, max(earliest, end - share, marks.get(queue, 0))), end) for queue, (earliest, end) in kept.items()}
     async with aclosing(reader.ranges(newest, columns=["message_group", "key"])) as batches:
         async for batch in batches:
             ours = batch.filter(pc.and_(pc.is_valid(batch.column("message_group")), pc.is_null(batch.column("key"))))

@@ -65,6 +65,10 @@ def test_the_doctor_samples_the_topics(penstock: Penstock, lake: Path) -> None:
             with opened.producer(topic) as producer:
                 for group in GROUPS:
                     producer.send(Message(b"x", message_group=group))
+        opened.alter_topic("orders", queues=8)
+        with opened.producer("orders") as producer:
+            for group in GROUPS:  # some lie in another queue than before the growth
+                producer.send(Message(b"x", message_group=group))
         with opened.producer("kafkas") as producer:
             producer.send(Message(b"x"), queue=0)
             for queue in range(4):  # another door may have chosen by the key
