@@ -4,18 +4,26 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
+from ...coordinator import GroupNotFound
+from .growth_advice import GrowthAdvice, growth_advice
 from .pending_messages import PendingTransactions, WaitingMessages, pending_transactions, waiting_messages
 from .times import time_of
 
 if TYPE_CHECKING:
     from ...aio import Lake
+    from ...coordinator import GroupDescription
     from ...log import TopicDescription, TopicLimits, TopicSettings
     from ...log.format.state import SchemaVersion
     from ...log.schema.topic_schema import TopicSchema
+
+
+_GROUPS_MAX = 50
+"""The most groups that are asked whether more queues would help."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,6 +164,8 @@ class StoredTopic:
     """None: not of type DELAY, or not requested."""
     transactions: PendingTransactions | None = None
     """None: the topic takes none, or not requested."""
+    growth: tuple[GrowthAdvice, ...] = ()
+    """The consumer groups that more queues would help, if requested."""
 
 
 async def topic_of(lake: Lake, name: str, *, queues: int | None = None, pending: bool = False) -> StoredTopic:
@@ -168,7 +178,18 @@ async def topic_of(lake: Lake, name: str, *, queues: int | None = None, pending:
         if pending
         else (None, None)
     )
-    return stored_topic_of(found, schema, versions, queues=queues, waiting=waiting, transactions=transactions)
+    growth = growth_advice(name, found.settings.queues, await _groups_of(lake)) if pending else ()
+    stored = stored_topic_of(found, schema, versions, queues=queues, waiting=waiting, transactions=transactions)
+    return replace(stored, growth=growth)
+
+
+async def _groups_of(lake: Lake) -> list[GroupDescription]:
+    """The consumer groups, of very many some."""
+    found = []
+    for group in sorted(await lake.groups())[:_GROUPS_MAX]:
+        with suppress(GroupNotFound):  # deleted meanwhile
+            found.append(await lake.describe_group(group))
+    return found
 
 
 def stored_topic_of(

@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from penstock import Message, connect
 from tests.infra.cli.conftest import Penstock
 
 
@@ -189,3 +192,17 @@ def test_what_was_stored_is_drawn_over_time(penstock: Penstock) -> None:
     assert (drawn[0], drawn[39], set(drawn[1:39])) == ("█", "█", {"·"})
     (described,) = penstock("topic", "describe", "orders", "--json").rows
     assert (described["over_time"]["counts"][0], sum(described["over_time"]["counts"])) == (3, 6)
+
+
+def test_a_topic_says_which_group_more_queues_would_help(penstock: Penstock, lake: Path) -> None:
+    penstock("topic", "create", "orders", "--type", "FIFO", "--queues", "2")
+    penstock("group", "create", "billing", "--order", "ORDERLY")
+    with connect(lake) as opened:
+        opened.simple_consumer("orders", group="billing").close()
+        with opened.producer("orders") as producer:
+            producer.send_batch([Message(b"x", message_group="a")] * 1_200)
+    told = penstock("topic", "describe", "orders")
+    assert "More queues would help billing: queue" in told.out + told.err
+    assert "--queues 4" in told.out + told.err
+    (row,) = penstock("topic", "describe", "orders", "--json").rows
+    assert row["growth"][0]["queues"] == 4
