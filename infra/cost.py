@@ -86,6 +86,7 @@ class CellStorage(StrEnum):
 
     DYNAMODB = "dynamodb"
     SQLITE = "sqlite"
+    POSTGRESQL = "postgresql"
     STORE = "store"
 
 
@@ -197,7 +198,7 @@ def estimate(workload: Workload, prices: Prices | None = None) -> CostEstimate:
 
 
 def month_usd(requests: RequestRates, workload: Workload, prices: Prices) -> float:
-    """Cells in SQLite cost nothing."""
+    """Cells in SQLite and PostgreSQL cost nothing a request."""
     table = requests.table_write * prices.table_write_million + requests.table_read * prices.table_read_million
     return SECONDS_A_MONTH * (
         (requests.put + requests.list) * prices.put_thousand / 1e3

@@ -29,9 +29,9 @@ def connect(
     Nothing is read or written yet. ``read_only=True`` never writes. A store may be given instead of a URL, for example a
     `penstock.log.stores.MemoryStore` that several lakes share.
 
-    ``coordination`` names the table of consumer groups, the same for all users of the lake: ``dynamodb://table?region=…``, ``sqlite:///path``,
-    ``store`` (the lake's own object store). The default is SQLite beside a lake in a folder, otherwise ``store`` (see
-    `penstock.coordinator.open_table`).
+    ``coordination`` names the table of consumer groups, the same for all users of the lake: ``sqlite:///path``, ``dynamodb://table?region=…``,
+    ``postgresql://user@host/database``, or ``store`` (the lake's own object store). The default is SQLite beside a lake in a folder, otherwise
+    ``store`` (see `penstock.coordinator.open_table`).
 
     With ``maintenance``, a process that has written to the lake takes its share of publishing to the Delta tables, compaction, retention, trimming
     and collection. Otherwise others must do that, such as `penstock maintain`.

@@ -34,7 +34,7 @@ from tests.benchmarks import (
     typed_rows,
     volume,
 )
-from tests.benchmarks.consumers import cells, handlers, idling, isolation, killed, receiving, retries, takeovers, throughput
+from tests.benchmarks.consumers import cells, handlers, idling, isolation, killed, receiving, retries, tables, takeovers, throughput
 from tests.benchmarks.figures import Figure, Options, as_json, table
 from tests.benchmarks.gateway import kafka, kafka_records, rates
 
@@ -60,6 +60,7 @@ BENCHMARKS: dict[str, Callable[[Options], Iterator[Figure]]] = {
     "retries": retries.measure,
     "idling": idling.measure,
     "cells": cells.measure,
+    "tables": tables.measure,
     "gateway": rates.measure,
     "kafka-records": kafka_records.measure,
     "kafka-gateway": kafka.measure,

@@ -65,7 +65,7 @@ _CODES: dict[str, _Meaning] = {
     "25006": _STANDBY,
     **dict.fromkeys(_NO_TABLE_CODES, _NO_TABLE),
     **dict.fromkeys(("42703", "42804", "42809", "42883", "42P10", "42P18", "23502", "23514", "23503", "23505"), _FOREIGN),
-    **dict.fromkeys(("26000", "42P05", "08P01"), _POOLED),
+    **dict.fromkeys(("26000", "42P05"), _POOLED),
     "53100": (StorageFull, "no room left for PostgreSQL", "Free some space on the server"),
     "53300": (
         StoreUnavailable,

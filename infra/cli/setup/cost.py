@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from ...cost import CostEstimate, Prices, RequestRates, Workload
 
-_CELLS = ("dynamodb", "sqlite", "store")
+_CELLS = ("dynamodb", "sqlite", "postgresql", "store")
 _PARTS = ("producers", "consumers", "readers", "maintenance")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ....coordinator.tables.open import InDynamoDB, InSqlite, Place
+from ....coordinator.tables.postgres.place import InPostgres
 from ....log.paths import is_timer_log
 from ...cost import HOURS_A_MONTH, PRICES_OF, CellStorage, Prices, RequestRates, Workload, estimate, month_usd
 from ..lakes.source import LakeSnapshot
@@ -75,4 +76,6 @@ def cells_of(place: Place) -> CellStorage:
             return CellStorage.DYNAMODB
         case InSqlite():
             return CellStorage.SQLITE
+        case InPostgres():
+            return CellStorage.POSTGRESQL
     return CellStorage.STORE

@@ -203,5 +203,5 @@ def test_the_cost_follows_from_what_flows() -> None:
     assert busy.usd_a_day > idle.usd_a_day
     assert money(replace(looked, before=None), CellStorage.STORE) is None
     assert money(replace(looked, seen=LakeOverview(ended_s=10.0, took_s=0.0)), CellStorage.STORE) is None
-    places = [table_place(url, "s3://lake") for url in ("dynamodb://cells", "sqlite:///x", None)]
-    assert list(map(cells_of, places)) == [CellStorage.DYNAMODB, CellStorage.SQLITE, CellStorage.STORE]
+    places = [table_place(url, "s3://lake") for url in ("dynamodb://cells", "sqlite:///x", "postgresql://host/db", None)]
+    assert list(map(cells_of, places)) == [CellStorage.DYNAMODB, CellStorage.SQLITE, CellStorage.POSTGRESQL, CellStorage.STORE]
