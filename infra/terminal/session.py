@@ -112,9 +112,14 @@ class Signals:
 
     @contextmanager
     def held(self, tell: Callable[[], None] | None = None) -> Iterator[None]:
-        """Inside, the first signal only sets ``received`` and calls ``tell``; at the end of the block it is raised."""
+        """Inside, the first signal only sets ``received`` and calls ``tell``; at the end of the block it is raised.
+
+        One that came before is told at once: where it was raised, Python may have passed it over, as in a callback of an import.
+        """
         self._held, self._tell = True, tell
         try:
+            if self.received is not None and tell is not None:
+                tell()
             yield
         finally:
             self._held, self._tell = False, None

@@ -47,11 +47,11 @@ class Kept:
         """Its exit code, after such a signal; 0 if there is none. Raises `RuntimeError` where it had ended by itself."""
         if (running := self.running) is None:
             return 0
-        self.running = None
         if (code := running.poll()) is not None:
             raise RuntimeError(f"{self.name} ended by itself with {code}: {self.said()}")
         running.send_signal(number)
         wait_until(lambda: running.poll() is not None, f"{self.name} ends", timeout_s=PATIENCE_S)
+        self.running = None
         return running.returncode
 
     def run(self) -> None:

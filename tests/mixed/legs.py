@@ -44,12 +44,22 @@ class MixedPlan:
     seconds: float = 60.0
     is_short: bool = False
 
-    def of_workers(self) -> Plan:
+    def of_workers(self, *, in_sqlite: bool) -> Plan:
+        lease_s = 3.0 if in_sqlite else 8.0  # both versions share the machine with a store and gateways
         deck = {"kill": 3, "stop": 1, "restart": 2, "kill producer": 2, "roll": 1}
         if self.is_short:
-            return replace(SHORT, messages=self.messages, deck=deck)
+            return replace(SHORT, messages=self.messages, deck=deck, lease_s=lease_s)
         whole = {**DECK, **deck, "roll": 2}
-        return Plan(workers=6, producers=3, messages=self.messages, groups=300, seconds=self.seconds, deck=whole, killers=False)
+        return Plan(
+            workers=6,
+            producers=3,
+            messages=self.messages,
+            groups=300,
+            seconds=self.seconds,
+            deck=whole,
+            killers=False,
+            lease_s=lease_s,
+        )
 
     def of_kafka(self, *, in_sqlite: bool) -> kafka.Plan:
         # Who is stopped in the middle of a commit holds up all who ask the same SQLite file: the other legs would not know why.
@@ -106,7 +116,9 @@ class Scene:
 def workers(scene: Scene) -> Leg:
     """Producers and workers of the library, and operators."""
     leg = Leg("producers and workers")
-    outcome = consuming.run(scene.ground, scene.own("workers"), scene.plan.of_workers(), seed=scene.seed)
+    outcome = consuming.run(
+        scene.ground, scene.own("workers"), scene.plan.of_workers(in_sqlite=scene.ground.in_sqlite), seed=scene.seed
+    )
     consuming.report(outcome, leg.lines.append)
     leg.problems += outcome.found.problems
     leg.done += outcome.done

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import signal
 import sys
+from contextlib import suppress
 from dataclasses import fields
 from pathlib import Path
 
@@ -177,3 +179,13 @@ def test_the_program_is_named_as_the_shell_finds_it(tmp_path: Path, monkeypatch:
     assert output.program() == "penstock"
     monkeypatch.setattr(sys, "argv", ["pytest"])
     assert output.program() == "penstock"
+
+
+def test_a_signal_that_was_passed_over_is_told_to_what_begins_later() -> None:
+    """Python passes over what is raised in a callback of an import: a command that just started went on for ever."""
+    signals, told = Signals(), list[int]()
+    with signals.handled():
+        with suppress(Interrupted):
+            signal.raise_signal(signal.SIGTERM)
+        with pytest.raises(Interrupted), signals.held(lambda: told.append(1)):
+            assert told == [1]
