@@ -15,8 +15,7 @@ from .cells.table_record import OwnTable
 from .registry.groups import GroupRegistry
 from .tables import CellTable, open_table
 from .tables.objectstore import ObjectStoreTable
-from .tables.open import InDynamoDB, InMemory, InSqlite, InStore, Place, table_place
-from .tables.postgres.place import InPostgres
+from .tables.open import InDynamoDB, InMemory, InStore, Place, table_place
 from .tables.tolerant_table import TolerantTable
 from .workers.in_flight import ReceivedInFlight
 from .workers.lease import LEASE_ON_STORE_S, LEASE_S
@@ -99,13 +98,18 @@ def open_coordination(
             lake=store.url,
             own=own_table(place, table),
             record=table_record(store, runtime, table),
-            shared=url is not None and isinstance(place, InSqlite | InDynamoDB | InPostgres),
+            shared=is_shared(url, place),
             read_only=read_only,
         ),
         lease_s=LEASE_ON_STORE_S if remote else LEASE_S,
         label=label,
         refusal_timeout=refusal_timeout,
     )
+
+
+def is_shared(url: str | None, place: Place) -> bool:
+    """Whether another lake could name the table."""
+    return url is not None and not isinstance(place, InStore | InMemory)
 
 
 def own_table(place: Place, table: CellTable) -> OwnTable:

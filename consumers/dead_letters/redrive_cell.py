@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from ...coordinator.cells.cells import Cells
 from ...coordinator.cells.document import Document
+from ...coordinator.cells.keys import REDRIVES
 from ...coordinator.queues.cell import QueueCell
 from ...coordinator.queues.codec import QUEUE_CELL, decode_cell, encode_cell
 from ...coordinator.queues.keeper import ROOM_BYTES
@@ -22,7 +23,6 @@ from ...log import DataDamaged, LimitExceeded, LogLake
 from ...log.paths import group_folder
 from .copy_writer import SequencesTaken
 
-REDRIVES = "redrives/"
 _WRITE_S = 60.0
 """The time for the lake's answer."""
 

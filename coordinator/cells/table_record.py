@@ -83,6 +83,7 @@ def mismatch(record: TableRecord, own: OwnTable, own_id: str | None, *, lake: st
         return None
     message = "the lake's consumer groups are in another coordination table"
     hint = "name that table (coordination=, --coordination or PENSTOCK_COORDINATION)"
+    move = f"; or move the groups into this one: penstock coordination move --from {table.url} --to {own.url}"
     adopt = "or begin with the table as it is, all processes stopped: penstock coordination adopt"
     if own_id == table.id:
         message = "the coordination table is a copy of the lake's"
@@ -92,6 +93,8 @@ def mismatch(record: TableRecord, own: OwnTable, own_id: str | None, *, lake: st
         hint = f"put its backup back, {adopt}"
     elif record.former is not None and own_id == record.former.id:
         message = "the lake's consumer groups were moved into another coordination table"
+    elif own.lasting:
+        hint += move
     return CoordinationMismatch(
         message,
         operation="coordinate",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Self
 
@@ -14,9 +13,9 @@ from ..cells.cells import Cells
 from ..cells.document import Document
 from ..cells.keys import LAKE
 from ..cells.table_record import IN_LAKE, OwnTable, TableIdentity, TableRecord, mismatch
-from ..coordination import own_table
+from ..coordination import is_shared, own_table
 from ..tables import CellTable, CoordinationMismatch, TableMismatch, open_table
-from ..tables.open import InDynamoDB, InSqlite, table_place
+from ..tables.open import table_place
 from ..workers.liveness import WorkerState, watch_workers, workers
 
 
@@ -39,29 +38,39 @@ class TableStatus:
 
 
 class NamedTable:
-    """A table by its URL, opened for operators: nothing is compared before it is used. ``url`` as in `open_table`."""
+    """A table that is named, opened for operators: nothing is compared before it is used.
 
-    def __init__(self, url: str | None, *, store: ObjectStore, runtime: Runtime, options: Mapping[str, str] | None = None) -> None:
-        place = table_place(url, store.url)
-        self.table: CellTable = open_table(url, store=store, runtime=runtime, options=options)
-        self.cells = Cells(self.table, runtime)
-        self.own = own_table(place, self.table)
+    ``shared``: it could be another lake's than ``lake``.
+    """
+
+    def __init__(self, table: CellTable, own: OwnTable, runtime: Runtime, *, lake: str, shared: bool) -> None:
+        self.cells = Cells(table, runtime)
+        self.own = own
+        self._table = table
         self._name = Document(self.cells, runtime.clock, LAKE, LAKE_CODEC, absent=None)
-        self._lake = lake_name(store.url)
-        self._shared = url is not None and isinstance(place, InSqlite | InDynamoDB)
-        if not self.own.lasting:
+        self._lake = lake_name(lake)
+        self._shared = shared
+
+    @classmethod
+    def open(cls, url: str | None, *, store: ObjectStore, runtime: Runtime) -> Self:
+        """A table of `open_table`. Raises as it does, and `InvalidArgument` for one in memory."""
+        place = table_place(url, store.url)
+        table = open_table(url, store=store, runtime=runtime)
+        own = own_table(place, table)
+        if not own.lasting:
             raise InvalidArgument(
                 "a table in the memory of one process is no lake's",
                 operation="coordination",
-                object=self.own.url,
+                object=own.url,
                 expected="sqlite:///path, dynamodb://… or store",
             )
+        return cls(table, own, runtime, lake=store.url, shared=is_shared(url, place))
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self.table.close()
+        await self._table.close()
 
     async def id(self) -> str | None:
         """The table's own id. None: it has none yet."""
@@ -93,10 +102,9 @@ class NamedTable:
         assert named is not None, "it was written"
         return TableIdentity(id=named, url=self.own.url, name=self.own.name)
 
-    async def check_unused(self, runtime: Runtime, *, watching: Callable[[int], None] = lambda count: None) -> None:
+    async def check_unused(self, runtime: Runtime) -> None:
         """Watch the workers until each is known to be dead. Raises `CoordinationInUse` for the first that lives."""
         names = await workers(self.cells)
-        watching(len(names))
         found = await watch_workers(self.cells, runtime, names, enough=lambda one: one.state is WorkerState.LIVES)
         for one in found:
             if one.may_live:
@@ -113,7 +121,7 @@ class NamedTable:
 async def table_status(url: str | None, *, store: ObjectStore, runtime: Runtime) -> TableStatus:
     """Writes nothing. Raises `TableMismatch` for another lake's table, and what stores and tables raise."""
     record = await table_record(store, runtime).read()
-    async with NamedTable(url, store=store, runtime=runtime) as named:
+    async with NamedTable.open(url, store=store, runtime=runtime) as named:
         named_id = await named.id()
         problem = None if record is None else mismatch(record, named.own, named_id, lake=store.url)
         return TableStatus(recorded=record, named=named.own, named_id=named_id, problem=problem)
@@ -129,7 +137,7 @@ async def adopt_table(
     """
     document = table_record(store, runtime)
     before = await document.read()
-    async with NamedTable(url, store=store, runtime=runtime) as named:
+    async with NamedTable.open(url, store=store, runtime=runtime) as named:
         if before is not None and before.move is None and await named.of_lake() is None:
             problem = mismatch(before, named.own, await named.id(), lake=store.url)
             if problem is None:

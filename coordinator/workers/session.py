@@ -16,6 +16,7 @@ from ...log.runtime.runtime import Clock, Runtime
 from ..cells.cells import CellChanged, Cells, StoredCell
 from ..cells.keys import worker_key
 from ..limits import HEARTBEAT_BYTES_MAX
+from ..tables import CoordinationMismatch
 from .lease import BEATS_PER_LEASE, Heartbeat, LeaseHold, ListedMember, decode_heartbeat, encode_heartbeat
 
 _ATTEMPTS_PER_LEASE = 6
@@ -190,7 +191,7 @@ class Session:
                 stored = await self._cells.write(self._key, encode_heartbeat(heartbeat), on=self._stored, deadline_s=self.until_s)
         except CellChanged as changed:
             self._adopt(changed.stored)
-        except InternalError:
+        except (InternalError, CoordinationMismatch):
             raise
         except TimeoutError:
             self._trouble = TimeoutError(f"the table did not answer in time: {_named(self._cells.url)}")

@@ -45,7 +45,7 @@ COMMANDS = {
     "timer": _Command("lake.timers", "Delayed messages that wait: list, call back."),
     "tx": _Command("lake.tx", "Transactions of producer groups: list, describe, commit, roll back."),
     "access": _Command("access.access", "The rights of a gateway's clients: principals, secrets, roles, grants."),
-    "coordination": _Command("groups.coordination", "The table that holds the groups' progress: which one it is; adopt another."),
+    "coordination": _Command("groups.coordination", "The table that holds the groups' progress: which one it is; move to another."),
     "workers": _Command("groups.workers", "The processes that consume, and whether each lives."),
     "verify": _Command("lake.verify", "Check everything that topics have stored."),
     "verify-sync": _Command("changes.verify_sync", "Compare Delta tables with dumps of their source, or with a PostgreSQL."),

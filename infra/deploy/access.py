@@ -15,7 +15,6 @@ from fnmatch import fnmatchcase
 from ...cdc.capture.state import KINDS
 from ...cdc.events.table_types import CAPTURES, types_folder
 from ...cdc.sync.record import SYNCS, sync_group
-from ...consumers.dead_letters.redrive_cell import REDRIVES
 from ...coordinator.cells.keys import (
     ACCESS as PRINCIPALS,
 )
@@ -27,6 +26,7 @@ from ...coordinator.cells.keys import (
     PRODUCER_GROUPS,
     PRODUCERS,
     QUEUES,
+    REDRIVES,
     ROLES,
     TABLE,
     TIMERS,

@@ -245,7 +245,10 @@ def test_what_the_error_says_hangs_on_what_was_found() -> None:
     assert moved.message == "the lake's consumer groups were moved into another coordination table"
     assert moved.expected == "sqlite:///a.db (table aaaaaaaa, recorded 1970-01-01 00:00 UTC)"
     assert moved.observed == "sqlite:///b.db (table bbbbbbbb)"
-    assert "PENSTOCK_COORDINATION" in (moved.hint or "")
+    assert "coordination move" not in (moved.hint or ""), "it was moved on purpose"
+    other = mismatch(record, OwnTable(url="store", in_lake=True), "store", lake=LAKE)
+    assert other is not None
+    assert "penstock coordination move --from sqlite:///a.db --to store" in (other.hint or "")
 
 
 async def test_the_record_with_a_move_is_read_again_as_it_was_written() -> None:

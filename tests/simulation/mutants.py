@@ -14,6 +14,7 @@ from tests.simulation.log.mutants import MUTANTS as OF_LOG
 from tests.simulation.mutant import Mutant
 from tests.simulation.receiving.mutants import MUTANTS as OF_RECEIVING
 from tests.simulation.repeating.mutants import MUTANTS as OF_REPEATING
+from tests.simulation.tables.mutants import MUTANTS as OF_TABLES
 from tests.simulation.timers.mutants import MUTANTS as OF_TIMERS
 from tests.simulation.transactions.mutants import MUTANTS as OF_TRANSACTIONS
 
@@ -30,6 +31,7 @@ MUTANTS: Mapping[str, Mutant] = {
         "letters": OF_LETTERS,
         "timers": OF_TIMERS,
         "transactions": OF_TRANSACTIONS,
+        "tables": OF_TABLES,
     }.items()
     for name, mutant in mutants.items()
 }

@@ -25,7 +25,19 @@ from tests.simulation.small import small_log
 from tests.thorough import THOROUGH
 
 _STANDSTILL = "LimitReached"
-WORLDS = ("log", "leases", "consumers", "receiving", "repeating", "letters", "gateways", "classic", "timers", "transactions")
+WORLDS = (
+    "log",
+    "leases",
+    "consumers",
+    "receiving",
+    "repeating",
+    "letters",
+    "gateways",
+    "classic",
+    "timers",
+    "transactions",
+    "tables",
+)
 """Each is a package whose module ``campaign`` has a ``CAMPAIGN``."""
 
 

@@ -95,6 +95,47 @@ def adopt(session: CommandSession, former_lake: str | None, yes: bool, dry_run: 
     return 0
 
 
+@command.command()
+@click.option("--from", "source", metavar="URL", help="The lake's table; default: that of --coordination, or the lake's default.")
+@click.option(
+    "--to", "target", metavar="URL", required=True, help="The table that takes the cells: empty, or left by an earlier move."
+)
+@confirm_options
+@group_options
+@click.pass_obj
+def move(session: CommandSession, source: str | None, target: str, yes: bool, dry_run: bool) -> None:
+    """Move the lake's groups to another table, all processes stopped.
+
+    It watches the workers, and refuses while one lives. Then it waits half a minute for processes that it cannot see, copies all cells,
+    compares them, and writes the lake's record: that is the move. What stops it before leaves the former table the lake's; what stops it
+    later, the new one. Run it again to finish. Then name the new table in all configurations: processes that name the former one are refused.
+    """
+    from ....coordinator.operators.lake_table import table_status
+    from ....coordinator.operators.table_move import move_table
+
+    former = source or session.coordination
+    found = run_async(session, lambda lake: table_status(former, store=lake.store, runtime=lake.runtime), read_only=True)
+    if not dry_run:
+        confirm(f"Move the groups of {session.lake_shown} from {found.named.url} to {target}?", yes=yes)
+        report = run_async(
+            session,
+            lambda lake: move_table(former, target, store=lake.store, runtime=lake.runtime, tell=output.note),
+        )
+        if session.as_json:
+            output.emit({"recorded": _document(report.record), "moved": report.moved, "cells": report.cells, "bytes": report.bytes})
+        else:
+            said = "are there now" if report.moved else "were there already"
+            output.say(
+                f"{report.cells:,} cells of {found.named.url} {said}: {report.record.table.url}. Name it in all configurations."
+            )
+    elif session.as_json:
+        output.emit({"from": found.named.url, "to": target, "problem": None if found.problem is None else str(found.problem)})
+    else:
+        output.say(f"The cells of {found.named.url} would be moved to {target}.")
+        if found.problem is not None:
+            output.note(str(found.problem))
+
+
 def _document(record: TableRecord) -> dict[str, object]:
     former, move = record.former, record.move
     return {

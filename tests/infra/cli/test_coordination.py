@@ -113,3 +113,71 @@ def test_a_table_in_use_is_not_adopted(lake: Path, tmp_path: Path, penstock: Pen
                 other.create_group("audit")
             told = penstock("coordination", "adopt", "--yes", "--coordination", table, code=2)
     assert "a process is at work with the coordination table" in told.err
+
+
+@pytest.fixture
+def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No process but the test's own is there, so no move waits for others."""
+    monkeypatch.setattr("penstock.coordinator.operators.table_move.PROOF_S", 0.0)
+
+
+@pytest.mark.usefixtures("unhurried")
+def test_a_lake_is_moved_and_moved_back(shop: Path, tmp_path: Path, penstock: Penstock) -> None:
+    other = f"sqlite://{tmp_path}/cells.db"
+    assert "would be moved to store" in penstock("coordination", "move", "--to", "store", "--dry-run").out
+    (told,) = penstock("coordination", "move", "--to", other, "--yes", "--json").rows
+    assert told["moved"]
+    assert told["recorded"]["url"] == other
+    with pytest.raises(CoordinationMismatch, match="were moved into another coordination table"):
+        settled(shop)
+    assert settled(shop, coordination=other) == 0
+    again = penstock("coordination", "move", "--to", other, "--yes")
+    assert "were there already" in again.out
+    back = ("--from", other, "--to", f"sqlite://{shop}/.penstock/coordination.db")
+    assert "are there now" in penstock("coordination", "move", *back, "--yes").out
+    assert settled(shop) == 0
+
+
+@pytest.mark.usefixtures("unhurried")
+def test_a_lake_in_use_is_not_moved_and_its_worker_goes_on(shop: Path, penstock: Penstock) -> None:
+    with connect(shop, maintenance=False) as opened, opened.simple_consumer("orders", group="billing") as consumer:
+        told = penstock("coordination", "move", "--to", "store", "--yes", code=2)
+        assert "a process is at work with the coordination table" in told.err
+        with opened.producer("orders") as producer:
+            producer.send(Message(b"more")).result()
+        (message,) = consumer.receive(await_duration=timedelta(seconds=60))
+        consumer.ack(message)
+    (row,) = penstock("coordination", "show", "--json").rows
+    assert (row["agrees"], row["recorded"]["moving_to"]) == (True, None)
+
+
+@pytest.mark.usefixtures("unhurried")
+def test_a_table_with_cells_of_its_own_takes_no_lake(shop: Path, tmp_path: Path, penstock: Penstock) -> None:
+    other = tmp_path / "other"
+    with connect(other, coordination="store") as opened:
+        opened.create_group("audit")
+    table = f"sqlite://{other}/.penstock/coordination.db"
+    assert (
+        "both are one table"
+        in penstock("coordination", "move", "--to", f"sqlite://{shop}/.penstock/coordination.db", "--yes", code=2).err
+    )
+    with connect(tmp_path / "third", coordination=table) as opened:
+        opened.create_group("audit")
+    assert "some of its own" in penstock("coordination", "move", "--to", table, "--yes", code=2).err
+    assert settled(shop) == 0
+
+
+@pytest.mark.usefixtures("unhurried")
+def test_a_process_that_was_open_before_a_move_is_told_and_has_changed_nothing(shop: Path, penstock: Penstock) -> None:
+    with connect(shop, maintenance=False) as late:
+        late.create_group("before")
+        penstock("coordination", "move", "--to", "store", "--yes")
+        for call in (
+            lambda: late.describe_group("before"),
+            lambda: late.alter_group("before", max_attempts=3),
+            lambda: late.delete_group("before"),
+        ):
+            with pytest.raises(CoordinationMismatch, match="were moved into another"):
+                call()
+    with connect(shop, coordination="store") as opened:
+        assert sorted(opened.groups()) == ["before", "billing"]
