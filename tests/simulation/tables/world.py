@@ -200,7 +200,7 @@ class Tables(SimulatedWorld):
         """Writes without a lease, for as long as nobody tells it to end."""
         coordination = self._coordination(process, named)
         rng, clock = process.runtime.random, process.runtime.clock
-        makes, rests_s = rng.choice([0.0, 0.5, 1.0]), rng.choice([0.2, 20.0])
+        makes, rests_s = rng.choice([0.0, 0.5, 1.0]), rng.choice([2.0, 20.0])
         shared = Document(coordination.cells, clock, "groups/shared", JSON, absent=[])
         try:
             while not self.leaving.is_set():
