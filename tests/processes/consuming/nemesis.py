@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import penstock
+from penstock.log.errors import StoreUnavailable
 from tests.interpreters import OWN, Interpreters, interpreter
 from tests.postgres_server import PostgresServer
 from tests.processes.consuming.broadcast import Standing
@@ -282,7 +283,13 @@ class Chaos:
 
     def _look(self, lake: penstock.Lake) -> None:
         """How far the groups are; producers wait for them."""
-        stored, self._backlog = self._how_far(lake)
+        try:
+            stored, self._backlog = self._how_far(lake)
+        except StoreUnavailable:
+            if self.ground.server is None:
+                raise
+            self._looked_s, self._backlog = time.monotonic(), max(self._backlog, 1)
+            return  # the table was killed or stopped just now, and is asked again
         if self._backlog > BACKLOG_MAX:
             self._hold.touch()
         else:
