@@ -8,7 +8,7 @@ For each consumer group:
 - what succeeded, and was not told that it is too late, is not run again but after a reset, or when its process was killed, stood still or
   lost its lease meanwhile, and then no more of it than can be in flight;
 - ORDERLY: a message starts only when all before it in its message group succeeded or were given up (parked: skipped by an operator), and
-  while no handler of the group runs elsewhere, but in a process that stood still.
+  while no handler of the group runs elsewhere, but in a process that stood still. That holds across the queues of a topic that grew.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class History:
     """All that is known of a run."""
 
     rows: list[Row]
-    """By queue and offset."""
+    """By queue and offset: where the topic grew, that is the order of each message group, too."""
     handled: list[Handled]
     """By time."""
     groups: Mapping[str, Rules]
@@ -238,7 +238,7 @@ class _Group:
         rejected: set[Place] = set()
         settled = 0
         """All before this one of the lane are done."""
-        highest: dict[int, int] = {}
+        highest: dict[tuple[int, int], int] = {}
         for one in events:
             place = (one.queue, one.offset)
             if one.what is What.OK:
@@ -258,9 +258,9 @@ class _Group:
                 queue, offset = lane[settled]
                 yield f"{_name(one)} of {one.message_group} started before {offset} ({self._bodies[queue, offset]}) was done"
                 settled = number[place]
-            if one.offset < highest.get(one.epoch, -1) and not self._covering(place, one.at_s):
-                yield f"{_name(one)} of {one.message_group} started behind {highest[one.epoch]} in one epoch"
-            highest[one.epoch] = one.offset
+            if one.offset < highest.get((one.queue, one.epoch), -1) and not self._covering(place, one.at_s):
+                yield f"{_name(one)} of {one.message_group} started behind {highest[one.queue, one.epoch]} in one epoch"
+            highest[one.queue, one.epoch] = one.offset
 
     def _given_up(self, place: Place, at_s: float, starts: int, rejected: bool) -> bool:
         if not self._history.fates.of(self._bodies[place]).is_poison:
@@ -271,9 +271,9 @@ class _Group:
 
     def _alone(self, events: list[Handled]) -> Iterator[str]:
         """No two handlers of a message group run at once, but where one is in a process that stood still."""
-        running: dict[tuple[str, int, int, int], Handled] = {}
+        running: dict[tuple[str, int, int, int, int], Handled] = {}
         for one in events:
-            key = (one.process, one.offset, one.epoch, one.attempt)
+            key = (one.process, one.queue, one.offset, one.epoch, one.attempt)
             if one.what is not What.START:
                 running.pop(key, None)
                 continue

@@ -12,7 +12,7 @@ from typing import Any
 
 import penstock
 from penstock.coordinator.cells.keys import worker_of
-from tests.processes.check import Row, Verdict, Whole
+from tests.processes.check import Row, Verdict, Whole, numbers_of_queues
 from tests.processes.check import check_part as check_log
 from tests.processes.consuming.broadcast import SAVED_S, Member
 from tests.processes.consuming.check import Found, History, Rules, check_part, finish
@@ -69,6 +69,7 @@ def judge(lake: penstock.Lake, course: Course, *, broken: str = "", say: Callabl
     parts = Parts(course.folder / "parts", messages)
     records = spread_records(course.journals(), parts, steps)
     whole = Whole(set(run.producers))
+    queues = numbers_of_queues(run.queues, lake.reader(TOPIC).queues)
     ends, stored = spread_rows(lake, parts, whole, records.tenures.firsts(), steps.of(messages, "messages of the topic are read"))
     for name in run.producers:
         for line in read_journal(course.folder / f"{name}.journal"):
@@ -86,7 +87,7 @@ def judge(lake: penstock.Lake, course: Course, *, broken: str = "", say: Callabl
     for part in range(parts.count):
         rows = [Row(*values) for values in parts.take("rows", part)]
         rows.sort(key=lambda row: (row.queue, row.offset))
-        check_log(rows, (list(line) for line in parts.take("journal", part)), whole.names, run.queues, verdict)
+        check_log(rows, (list(line) for line in parts.take("journal", part)), whole.names, queues, verdict)
         found.problems += misled(rows, parts.take(TOLD, part))
         for group in (one for one in BOTH if one in run.groups):
             history = History(

@@ -58,7 +58,7 @@ BACKLOG_MAX = 20_000
 _LOOK_S = 1.0
 TABLE_DECK = {"kill table": 3, "stop table": 2}
 """What is done to the server of the table, where it is one that outlives that."""
-MORE = ("roll", "clock", "full", *TABLE_DECK)
+MORE = ("roll", "clock", "full", "grow", *TABLE_DECK)
 """What is not done unless it is asked for, or the run is long."""
 BROADCAST_DECK = {"kill": 4, "stop": 2, "restart": 2, "take name": 2, "kill producer": 1, "roll": 1}
 """Of members of a broadcasting group: it has no leases, offsets or parked messages, and its members have names."""
@@ -75,6 +75,8 @@ class Plan:
     messages: int = 200_000
     groups: int = 1_000
     queues: int = 8
+    queues_max: int = 32
+    """As many as a topic grows to that is to grow, by twice its queues each time."""
     lease_s: float = 3.0
     seconds: float = 60.0
     """Producers send what there is to send in so long, if they can."""
@@ -360,6 +362,8 @@ class Chaos:
                 wait_until(lambda: self._go_on(time.monotonic()), "stopped processes go on", timeout_s=self._patience_s)
                 if deed == "reset":
                     self._reset(lake)
+                elif deed == "grow":
+                    self._grow(lake)
                 else:
                     self._order(lake, deed)
 
@@ -412,6 +416,13 @@ class Chaos:
         # What it waits for may be a process that was stopped in the middle of a commit.
         one.end(self._patience_s, lambda: self._go_on(time.monotonic()))
         one.start()
+
+    def _grow(self, lake: penstock.Lake) -> None:
+        """Twice as many queues, while there are not too many."""
+        queues = lake.reader(TOPIC).queues
+        if 2 * queues <= self.plan.queues_max:
+            lake.alter_topic(TOPIC, queues=2 * queues)
+            self._count("queues", queues)
 
     def _reset(self, lake: penstock.Lake) -> None:
         """Back by a few messages of one queue."""

@@ -131,7 +131,7 @@ def test_a_row_that_is_lost_doubled_or_moved_is_noticed(tmp_path: Path, rows: li
         whole.add(row)
         parts.add("rows", row.body, (row.queue, row.offset, row.body, row.group))
     for part in range(parts.count):
-        check_log([Row(*values) for values in parts.take("rows", part)], [], {"p"}, 1, verdict)
+        check_log([Row(*values) for values in parts.take("rows", part)], [], {"p"}, [1], verdict)
     problems = [*whole.problems(), *verdict.problems]
     assert any(problem in one for one in problems), problems
 

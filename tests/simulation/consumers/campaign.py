@@ -19,6 +19,7 @@ MUST_HAPPEN = (
     "the table was put back", "dead letter numbered anew", "the bucket was put back", "the group was reset",
     "order: alter", "left out by a filter", "left out, and behind a blocked message later",
     "left out, and read again by a new filter", "error: invalid_argument",
+    "growth", "start: behind a former queue", "start: beside what is blocked in a former queue",
     *(f"outage: {name}" for name in ("store", "table", "dead letters", "log", "cell", "record", "heartbeats", "refused")),
 )  # fmt: skip
 

@@ -287,15 +287,14 @@ class _Judge:
         lanes = self._lanes_of(started)
         for run in self._by_process[started.process]:
             other = self._running[run].started
-            if other.group == started.group and lanes & self._lanes_of(other):
+            if other.group == started.group and any(_is_older(one, lane) for one in self._lanes_of(other) for lane in lanes):
                 self._blame("C4", f"{name_of(started)} starts while {name_of(other)} of the same message group still runs there")
 
     def _lanes_of(self, started: Started) -> set[tuple[str, int, int]]:
         lanes = set()
         for token in started.tokens:
             queue = self._queue((started.group, token.topic, token.queue))
-            lane = queue.places.get(token.offset, -1)
-            lanes.add((token.topic, -1 if lane > NO_GROUP else token.queue, lane))
+            lanes.add((token.topic, token.queue, queue.places.get(token.offset, -1)))
         return lanes
 
     def _ended(self, ended: Ended) -> None:
@@ -487,3 +486,9 @@ class _Judge:
             elif offset in queue.stands and queue.stands[offset].parked:
                 queue.given_up.discard((offset, skipped.generation))
                 queue.strikes[offset, skipped.generation] = 0
+
+
+def _is_older(one: tuple[str, int, int], lane: tuple[str, int, int]) -> bool:
+    """Whether that is the message group of this lane, in its queue or in a former one, which has a lower number."""
+    same_group = (one[0], one[2]) == (lane[0], lane[2])
+    return same_group and (one[1] == lane[1] or (lane[2] > NO_GROUP and one[1] < lane[1]))

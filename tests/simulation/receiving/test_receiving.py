@@ -15,7 +15,7 @@ SEEDS = thoroughly((0, 1, 2, 3, 4), (2,))
 
 
 def test_nothing_acknowledged_comes_back_and_nothing_is_lost() -> None:
-    runs = [CAMPAIGN.play("receives", seed) for seed in SEEDS]
+    runs = [CAMPAIGN.play(scenario, seed) for scenario in CAMPAIGN.swept for seed in SEEDS]
     wrong = [run.report() for run in runs if run.wrong]
     assert not wrong, "\n".join(wrong)
     CAMPAIGN.check_sweep(runs, CAMPAIGN.must_happen)

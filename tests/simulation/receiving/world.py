@@ -2,12 +2,13 @@
 
 What must hold: an acknowledged message never comes back; while a message is invisible nobody else is given it, and of its message group
 nothing later; attempts rise; no handle is good that was outdated by a reset, expired, or ahead of an earlier message of its group when it
-was used; and in the end everything is acknowledged. After a reset all that begins anew.
+was used; and in the end everything is acknowledged. After a reset all that begins anew. All that holds while the topic gets more queues, too.
 """
 
 from __future__ import annotations
 
 import asyncio
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Collection
 from contextlib import suppress
@@ -16,7 +17,11 @@ from datetime import timedelta
 from functools import partial
 from typing import TypeAlias
 
+from penstock.coordinator.cells.cells import WRITE_ID_BYTES
+from penstock.coordinator.cells.keys import group_key
+from penstock.coordinator.groups.codec import decode_group
 from penstock.coordinator.queues.receipt_handle import ReceiptHandle, ReceiptRefused
+from penstock.coordinator.tables import CellVersion
 from penstock.log import MessageView
 from penstock.log.errors import PenstockError
 from tests.consumers.receiving import Member, Scene
@@ -31,14 +36,17 @@ SLACK_S = 0.05
 
 
 Delivery: TypeAlias = tuple[str, int]
-"""A body, and the generation in which it was given."""
+"""A body, and how many resets there were before it was given."""
 
 
 class Play:
-    """One run. Calm: nothing fails, all is acknowledged in time and in order, and nobody resets the group."""
+    """One run. Calm: nothing fails, all is acknowledged in time and in order, and nobody resets the group. ``grows``: the numbers of queues that the
+    topic gets, one after the other.
+    """
 
-    def __init__(self, seed: int | str, *, calm: bool = False) -> None:
+    def __init__(self, seed: int | str, *, calm: bool = False, grows: tuple[int, ...] = ()) -> None:
         self.calm = calm
+        self.grows = grows
         self.scene = Scene(seed, queues=QUEUES)
         self.kernel = self.scene.kernel
         self.rng = self.scene.kernel.rng("players")
@@ -59,11 +67,32 @@ class Play:
         self.wrong: list[str] = []
         self.counts: Counter[str] = Counter()
         self.members: dict[str, Member] = {}
+        self._resets: list[int] = []
+        """The generations that resets of all queues began."""
+        self._witness_resets()
 
     def run(self) -> list[str]:
         """Play it, and say what is wrong."""
         self.scene.play(self._script)
         return self.wrong
+
+    def _witness_resets(self) -> None:
+        memory = self.scene.table.memory
+        put = memory.put
+
+        async def witnessed(key: str, data: bytes, *, expected: CellVersion | None) -> CellVersion:
+            version = await put(key, data, expected=expected)
+            positions = decode_group(data[WRITE_ID_BYTES:], where=key).positions if key == group_key("audit") else {}
+            for position in positions.values():
+                if position.generations[0] not in self._resets:  # some generations of later queues are those in which they came
+                    self._resets.append(position.generations[0])
+            return version
+
+        memory.put = witnessed  # type: ignore[method-assign]
+
+    def _round(self, generation: int) -> int:
+        """How many resets there were before this generation of some queue."""
+        return bisect_right(self._resets, generation)
 
     async def _script(self) -> None:
         producer = self.scene.member("producer")
@@ -74,7 +103,15 @@ class Play:
         self.scene.table.plan = self.plan
         self.scene.table.network = replace(self.scene.table.network, late_s=(0.5, 30.0), pause_s=(0.1, 20.0))
         lives = [asyncio.ensure_future(self._machine(f"m{n}")) for n in range(3)]
-        await producer.send(*order[MESSAGES // 2 :])
+        left = order[MESSAGES // 2 :]
+        for queues in self.grows:
+            now, left = left[:15], left[15:]
+            await producer.send(*now)
+            await self.scene.let_pass(self.rng.choice((0.0, 5.0, 20.0)))
+            await producer.run(producer.lake.alter_topic("orders", queues=queues))
+            self.scene.settings = replace(self.scene.settings, queues=queues)
+            self.counts["growth"] += 1
+        await producer.send(*left)
         others = [] if self.calm else [asyncio.ensure_future(self._nemesis()), asyncio.ensure_future(self._operate())]
         await self.scene.let_pass(120)
         for other in others:
@@ -86,8 +123,8 @@ class Play:
                     await self.scene.let_pass(1)
         except TimeoutError:
             self.wrong.append(f"never settled; not confirmed: {sorted(set(order) - {body for body, _ in self.acked})[:10]}")
-        last = max([(await self.scene.cell(queue)).generation for queue in range(QUEUES)])
-        if lost := set(order) - {body for body, generation in self.invoked if generation == last}:
+        last = self._round(max(cell.generation for cell in (await self.scene.cells()).values()))
+        if lost := set(order) - {body for body, resets in self.invoked if resets == last}:
             self.wrong.append(f"settled, though never acknowledged: {sorted(lost)}")
         for life in lives:
             life.cancel()
@@ -151,7 +188,7 @@ class Play:
             await self._ack(member, body, handle)
 
     async def _ack(self, member: Member, body: str, handle: str) -> None:
-        delivery = (body, ReceiptHandle.decode(handle).generation)
+        delivery = (body, self._round(ReceiptHandle.decode(handle).generation))
         why_not = await self._why_not(body, handle)
         self.invoked.add(delivery)
         self.doubtful[delivery] += 1
@@ -170,26 +207,26 @@ class Play:
             self.wrong += [f"{body} was acknowledged, although {why}" for why in why_not]
 
     def _ahead_of(self, delivery: Delivery, together: Collection[Delivery]) -> list[str]:
-        """Earlier messages of its group that nobody tried to acknowledge in its generation, but for these."""
-        body, generation = delivery
+        """Earlier messages of its group that nobody tried to acknowledge since the same reset, but for these."""
+        body, resets = delivery
         earlier = [other for other in self.bodies[: self.bodies.index(body)] if other[0] == body[0]]
-        return [other for other in earlier if (other, generation) not in self.invoked and (other, generation) not in together]
+        return [other for other in earlier if (other, resets) not in self.invoked and (other, resets) not in together]
 
     async def _why_not(self, body: str, text: str) -> list[str]:
         """Why a handle must be refused that is used now."""
         handle = ReceiptHandle.decode(text)
-        generation, found = handle.generation, []
+        generation, resets, found = handle.generation, self._round(handle.generation), []
         cell = await self.scene.cell(handle.queue)
         if cell.generation > generation:
             found.append(f"it was given in generation {generation}, and this is {cell.generation}")
-        expires_s = self.expires_s[(body, generation), handle.attempt]
-        may_be_done = (body, generation) in self.acked or self.doubtful[body, generation]
+        expires_s = self.expires_s[(body, resets), handle.attempt]
+        may_be_done = (body, resets) in self.acked or self.doubtful[body, resets]
         if self.scene.now_s > expires_s + SLACK_S and not may_be_done:
             found.append(f"it expired at {expires_s:.3f}, and this is {self.scene.now_s:.3f}")
         return found
 
     async def _change(self, member: Member, body: str, handle: str, seconds: float) -> None:
-        together = self._together(body, ReceiptHandle.decode(handle).generation)
+        together = self._together(body, self._round(ReceiptHandle.decode(handle).generation))
         for other in together:
             if seconds == 0.0:  # it ends for all that was received together
                 self.until_s[other] = 0.0
@@ -203,13 +240,14 @@ class Play:
         else:
             self.counts["extended" if seconds else "ended at once"] += 1
 
-    def _together(self, body: str, generation: int) -> list[Delivery]:
-        return [other for other in self.until_s if other[0][0] == body[0] and other[1] == generation]
+    def _together(self, body: str, resets: int) -> list[Delivery]:
+        return [other for other in self.until_s if other[0][0] == body[0] and other[1] == resets]
 
     def _given(self, messages: list[MessageView]) -> None:
         now_s = self.scene.now_s
         handles = [ReceiptHandle.decode(message.receipt_handle) for message in messages]
-        deliveries = [(message.body.decode(), handle.generation) for message, handle in zip(messages, handles, strict=True)]
+        resets = [self._round(handle.generation) for handle in handles]
+        deliveries = [(message.body.decode(), since) for message, since in zip(messages, resets, strict=True)]
         for message, handle, delivery in zip(messages, handles, deliveries, strict=True):
             body = delivery[0]
             if delivery in self.acked:
