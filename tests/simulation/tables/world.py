@@ -148,7 +148,7 @@ class Tables(SimulatedWorld):
                 with suppress(CellChanged):
                     await self._run(name, member, queue)
                 self.holders.pop(name, None)
-                if not member.ended.is_set():
+                if queue.value["owner"] == member.id and not member.ended.is_set():
                     with suppress(CellChanged):
                         await queue.write(queue.value | {"owner": ""})
                     member.end(None)
