@@ -134,6 +134,8 @@ class Portal:
             except BaseException as error:
                 serving.close()
                 if running.done():
+                    if isinstance(error, RuntimeError) and not threading.main_thread().is_alive():
+                        return  # from Python 3.12 on no thread can be started then, and one would wait for those of the loop
                     raise
                 running.set_exception(error)  # nothing runs yet, and somebody waits for it
 
