@@ -43,6 +43,17 @@ class Single(NamedTuple):
     fault: Fault
 
 
+class Asked:
+    """Lets all calls be, and notes those that might have met a fault: none does in its world's quiet moments."""
+
+    def __init__(self) -> None:
+        self.calls: list[Call] = []
+
+    def decide(self, call: Call) -> Fault | None:
+        self.calls.append(call)
+        return None
+
+
 class OneFault:
     """Befalls one request of one process, and no other."""
 

@@ -19,8 +19,7 @@ from tests.simulation.faults import Call, Fault, possible
 from tests.simulation.kernel import Kernel
 from tests.simulation.mutant import Mutant
 from tests.simulation.mutants import mutants_of
-from tests.simulation.requests import SimService
-from tests.simulation.singles import OneFault, Single, Story
+from tests.simulation.singles import Asked, OneFault, Single, Story
 from tests.simulation.small import small_log
 from tests.thorough import THOROUGH
 
@@ -93,7 +92,7 @@ class Campaign:
     """For single faults."""
     step_of: Callable[[str, Call], str] = lambda service, call: call.verb
     """What a request to a service is for."""
-    services: Callable[[Any], Mapping[str, SimService[Any]]] = lambda world: {}
+    services: Sequence[str] = ()
     """Whose calls single faults befall."""
     spared: frozenset[str] = frozenset()
     """Processes without whose calls nothing would be there."""
@@ -189,12 +188,13 @@ class Campaign:
     def singles_of(self, story: str) -> list[Single]:
         """Every fault at every request of a story, which is played without any."""
         told = self.stories[story]
-        run, world = self.judged(story, "alone", "", told.make)
+        asked = {service: Asked() for service in self.services}
+        run, world = self.judged(story, "alone", "", partial(told.make, **asked))
         assert not run.wrong, f"{story}: it goes wrong without faults: {run.wrong}"
         singles = [
             Single(story, service, self.step_of(service, call), call.process, call.process_number, fault)
-            for service, of_service in self.services(world).items()
-            for call in of_service.calls
+            for service, plan in asked.items()
+            for call in plan.calls
             if call.process.partition("#")[0] not in self.spared and told.befallen(world, service, call)
             for fault in Fault
             if possible(fault, call)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from tests.simulation.consumers.campaign import CAMPAIGN as CONSUMERS
 from tests.simulation.faults import Fault
 from tests.simulation.singles import Single, table
 from tests.simulation.timers.campaign import CAMPAIGN
@@ -15,6 +18,18 @@ def test_a_fault_that_no_request_meets_is_wrong() -> None:
     assert run.again == (
         f"make replay SEED=0 ARGS=\"--world timers --story '{STORY}' --service store --process m0 --call 10000 --fault LOST_ANSWER\""
     )
+
+
+@pytest.mark.simulation
+@pytest.mark.thorough
+def test_a_call_is_no_single_fault_where_none_may_come() -> None:
+    singles = {(one.service, one.process, one.number) for one in CONSUMERS.singles_of("small")}
+    _, world = CONSUMERS.judged("small", "alone", "", CONSUMERS.stories["small"].make)
+    calls = {(name, one.process, one.process_number) for name in CONSUMERS.services for one in getattr(world, name).calls}
+    assert singles < calls
+    beside = min(one for one in calls - singles if one[1].startswith("m"))  # while somebody looked what is settled
+    run, _ = CONSUMERS.single_fault(Single("small", beside[0], "", *beside[1:], Fault.CRASH_BEFORE))
+    assert run.wrong == ("no request met the fault",)
 
 
 def test_the_table_counts_what_ran_and_what_went_wrong() -> None:

@@ -31,6 +31,6 @@ CAMPAIGN = Campaign(
     teeth_steps=120_000,
     calm_seed=8,
     stories={"small": Story(make=partial(small_work, 1), meets=())},
-    services=lambda world: {"table": world.table, "store": world.store},
+    services=("table", "store"),
     spared=frozenset({"founder", "looker", "auditor"}),
 )

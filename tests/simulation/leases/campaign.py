@@ -19,6 +19,6 @@ CAMPAIGN = Campaign(
     swept=("attacked", "skirmish", "far skirmish"),
     is_small=False,
     stories={"calm": Story(make=lambda table=None: calm(1, plan=table), meets=())},
-    services=lambda world: {"table": world.table},
+    services=("table",),
     spared=frozenset({"founder"}),
 )

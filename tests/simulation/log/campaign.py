@@ -32,7 +32,7 @@ CAMPAIGN = Campaign(
     teeth_steps=60_000,
     calm_seed=5,
     stories={"small": Story(make=_small, meets=())},
-    services=lambda world: {"store": world.store},
+    services=("store",),
     spared=frozenset({"auditor", "founder"}),
 )
 """What an intact protocol does in these worlds takes a tenth to a half of the steps that a mutant may take."""

@@ -22,7 +22,7 @@ CAMPAIGN = Campaign(
     must_happen=MUST_HAPPEN,
     stories=STORIES,
     step_of=step_of,
-    services=lambda world: {"store": world.store},
+    services=("store",),
     teeth_steps=40_000,
     spared=frozenset({"founder"}),
 )

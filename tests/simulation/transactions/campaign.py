@@ -26,7 +26,7 @@ CAMPAIGN = Campaign(
     must_happen=MUST_HAPPEN,
     stories=STORIES,
     step_of=step_of,
-    services=lambda world: {"store": world.store, "table": world.table},
+    services=("store", "table"),
     teeth_steps=40_000,
     spared=frozenset({"founder", "filler", "auditor"}),
 )
