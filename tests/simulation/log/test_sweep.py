@@ -38,9 +38,11 @@ CHEAP = {
 
 
 def seeds_of(scenario: str) -> list[int]:
+    cheap = CHEAP.get(scenario, [0])
     if not THOROUGH:
-        return CHEAP.get(scenario, [0])
-    return [seed for seed in range(SEEDS) if IN_TURN[seed % len(IN_TURN)] == scenario] or list(range(FEW))
+        return cheap
+    turns = [seed for seed in range(SEEDS) if IN_TURN[seed % len(IN_TURN)] == scenario] or range(FEW)
+    return sorted({*turns, *cheap})
 
 
 @pytest.fixture(scope="module")
