@@ -40,6 +40,8 @@ from tests.waiting import wait_until
 PATIENCE_S = 240.0
 BETWEEN_CUTS, CUT_S = 20, 15.0
 """After how many transactions a cut is waited for, and how long: none may come where somebody is away."""
+ENOUGH_CUTS = 11
+"""The source goes on until there are so many, however slow the machine is."""
 MAIN = [sys.executable, "-c", "from penstock.infra.cli import main; main(prog_name='penstock')"]
 KINDS = ("postgres", "mariadb", "mongodb")
 
@@ -128,9 +130,9 @@ class Campaign:
 
     def _rounds(self, processes: dict[str, subprocess.Popen[bytes]], transactions: int) -> None:
         next_kill, said, next_cut = self.chance.randrange(30, 150), 0, BETWEEN_CUTS
-        while self.committed < transactions:
+        while (is_short := self.committed < transactions) or self._cuts() < ENOUGH_CUTS:
             self.transact()
-            if self.committed >= next_cut:
+            if self.committed >= next_cut or not is_short:
                 next_cut = self.committed + BETWEEN_CUTS
                 self._await_cut()
             if self.committed > said + 250:
@@ -161,13 +163,13 @@ class Campaign:
 
     def _await_cut(self) -> None:
         """Rest until a cut comes, for a while."""
-        before, until_s = self._newest(), time.monotonic() + CUT_S
-        while self._newest() == before and time.monotonic() < until_s:
+        before, until_s = self._cuts(), time.monotonic() + CUT_S
+        while self._cuts() == before and time.monotonic() < until_s:
             self._rest.wait(0.1)
 
-    def _newest(self) -> int:
+    def _cuts(self) -> int:
         try:
-            return kept_cuts(self.into).cuts[-1].number
+            return len(kept_cuts(self.into).cuts)
         except NoCut:
             return 0
 

@@ -10,7 +10,7 @@ from typing import cast
 import pytest
 
 from penstock.cdc.cuts.cut import Cut
-from tests.cdc.ddl.campaign import Campaign, source
+from tests.cdc.ddl.campaign import ENOUGH_CUTS, Campaign, source
 from tests.cdc.ddl.history import History, Table, difference
 from tests.cdc.ddl.mariadb import MariaDB
 from tests.cdc.ddl.mongodb import MongoDB
@@ -25,7 +25,7 @@ def check(folder: Path, chance: random.Random, given: Source, transactions: int)
     campaign.play(transactions)
     seen = campaign.judge()
     assert not campaign.wrong
-    assert seen["cuts"] > 10
+    assert seen["cuts"] >= ENOUGH_CUTS
     assert seen["equal in the end"] > 5
 
 
