@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import shutil
 import socket
 import subprocess
@@ -26,6 +27,8 @@ _BUILT = CACHE / "bin"
 VERSITYGW = _BUILT / "versitygw-v1.8.0"
 DYNOXIDE = _BUILT / "dynoxide-3.2.0"
 _STARTS = 3
+_PORTS = 20_000, 32_000
+"""Linux gives connections those from 32,768 on, and other systems higher ones."""
 _START_S = 60.0
 
 
@@ -139,10 +142,11 @@ def _started(name: str, command: Callable[[int], list[str]], folder: Path) -> It
 
 
 def free_port() -> int:
-    """A loopback port that nobody listens on now."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-        return port
+    """A loopback port that nobody listens on now, and below those that connections are given: none takes it before it is used."""
+    while True:
+        port = random.SystemRandom().randrange(*_PORTS)
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
 
 
 def _answers(process: subprocess.Popen[bytes], port: int) -> bool:

@@ -217,8 +217,8 @@ def test_a_consumer_counts_how_late_messages_came_and_how_long_they_waited_here(
                 producer.send(penstock.Message(body, message_group=body.decode())).result()
         retry = penstock.RetryPolicy(interval=timedelta(milliseconds=200))
         with lake.push_consumer("orders", group="billing", listener=listen, retry=retry, metrics=metrics):
-            assert done.acquire(timeout=20)
-            assert done.acquire(timeout=20)
+            assert done.acquire(timeout=60)
+            assert done.acquire(timeout=60)
     found = {one.metric: one for one in metrics.distributions() if one.metric in (DELIVERY_LATENCY, AWAIT_TIME)}
     assert sum(found[DELIVERY_LATENCY].counts) >= 1
     assert sum(found[AWAIT_TIME].counts) == 2, "a retry waits for its time, which is not counted"

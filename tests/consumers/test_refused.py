@@ -122,7 +122,7 @@ def test_a_sender_that_may_not_begin_the_timers_of_one_topic_begins_those_of_oth
             first.send(Message(b"1", delay=timedelta(0))).result(timeout=30)
             wait_until(lambda: "may not maintain topic first, and leaves it to others" in caplog.text, "the refusal told")
             second.send(Message(b"2", delay=timedelta(0))).result(timeout=30)
-            wait_until(lambda: bodies(lake, "second") == [b"2"], "its timers are played", timeout_s=20)
+            wait_until(lambda: bodies(lake, "second") == [b"2"], "its timers are played")
 
 
 def test_what_was_refused_from_the_first_ends_it_at_once() -> None:

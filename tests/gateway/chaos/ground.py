@@ -6,6 +6,7 @@ import asyncio
 import json
 import socket
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -13,6 +14,7 @@ from penstock.gateway.rocketmq.consumers import deliveries, receive_parameters
 from tests.gateway.chaos.nemesis import Deed, Trouble, Victim
 from tests.gateway.proxy import Proxy
 from tests.interpreters import OWN, Interpreters, interpreter
+from tests.servers import free_port
 
 GATEWAY: Final = "127.0.0.1"
 PROXY: Final = "127.0.0.2"
@@ -89,12 +91,7 @@ def gateway_troubles(served: Sequence[Served]) -> list[Trouble]:
 
 def _free_port() -> int:
     """A port that is free at both addresses."""
-    with socket.socket() as first, socket.socket() as second:
-        while True:
-            first.bind((GATEWAY, 0))
-            port: int = first.getsockname()[1]
-            try:
-                second.bind((PROXY, port))
-            except OSError:
-                continue
+    while True:
+        port = free_port()
+        with suppress(OSError), socket.create_server((GATEWAY, port)), socket.create_server((PROXY, port)):
             return port

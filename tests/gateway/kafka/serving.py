@@ -15,7 +15,7 @@ from penstock.gateway.kafka.options import KafkaOptions
 from penstock.log.stores import MemoryStore
 from penstock.log.stores.protocol import ObjectStore
 
-PATIENCE_MS = 20_000
+PATIENCE_MS = 60_000
 
 
 @asynccontextmanager
