@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from .errors import ReadOnlyError as ReadOnlyError
     from .errors import ReopenError as ReopenError
     from .errors import RetryError as RetryError
+    from .errors import RoutingChanged as RoutingChanged
     from .errors import SequenceError as SequenceError
     from .errors import StorageFull as StorageFull
     from .errors import StoreUnavailable as StoreUnavailable

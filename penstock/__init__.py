@@ -105,6 +105,7 @@ if TYPE_CHECKING:
     from penstock.log import ReopenError as ReopenError
     from penstock.log import RetryError as RetryError
     from penstock.log import Routing as Routing
+    from penstock.log import RoutingChanged as RoutingChanged
     from penstock.log import RoutingLike as RoutingLike
     from penstock.log import SchemaLike as SchemaLike
     from penstock.log import SchemaVersion as SchemaVersion

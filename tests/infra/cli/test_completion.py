@@ -101,12 +101,12 @@ def test_groups_are_completed(filled: Path, tab: Tab) -> None:
     assert tab("dlq", "redrive", "--lake", "{lake}", "a") == ["audit"]
 
 
-def test_groups_are_looked_up_in_the_table_that_is_named(filled: Path, tab: Tab, penstock: Penstock, tmp_path: Path) -> None:
-    table = f"sqlite://{tmp_path}/groups.db"
-    penstock("--coordination", table, "group", "create", "elsewhere")
-    assert tab("--lake", "{lake}", "group", "describe", "--coordination", table, "") == ["elsewhere"]
+def test_groups_are_looked_up_in_the_table_that_is_named(tab: Tab, penstock: Penstock, tmp_path: Path) -> None:
+    table, lake = f"sqlite://{tmp_path}/groups.db", str(tmp_path / "other")
+    penstock("--lake", lake, "--coordination", table, "group", "create", "elsewhere")
+    assert tab("--lake", lake, "group", "describe", "--coordination", table, "") == ["elsewhere"]
     # bash splits a URL at its colon.
-    assert tab("--lake", "{lake}", "group", "describe", "--coordination", *table.partition(":"), "") == ["elsewhere"]
+    assert tab("--lake", lake, "group", "describe", "--coordination", *table.partition(":"), "") == ["elsewhere"]
 
 
 def test_message_ids_are_completed_the_newest_first(penstock: Penstock, tab: Tab, lake: Path) -> None:

@@ -145,12 +145,12 @@ def test_the_table_may_be_named_by_the_environment_or_in_the_call(
 ) -> None:
     tables = [f"sqlite://{tmp_path}/{name}.db" for name in "ab"]
     penstock("group", "create", "billing", "--coordination", tables[0])
-    penstock("--coordination", tables[1], "group", "create", "audit")
     monkeypatch.setenv("PENSTOCK_COORDINATION", tables[0])
     assert [row["group"] for row in penstock("group", "list", "--json").rows] == ["billing"]
-    assert [row["group"] for row in penstock("group", "list", "--json", "--coordination", tables[1]).rows] == ["audit"]
-    monkeypatch.delenv("PENSTOCK_COORDINATION")
-    assert penstock("group", "list", "--json").rows == []
+    assert "in another coordination table" in penstock("--coordination", tables[1], "group", "create", "audit", code=2).err
+    monkeypatch.setenv("PENSTOCK_COORDINATION", tables[1])
+    assert "in another coordination table" in penstock("group", "create", "audit", code=2).err
+    assert [row["group"] for row in penstock("group", "list", "--json", "--coordination", tables[0]).rows] == ["billing"]
 
 
 def test_a_table_of_another_lake_is_told(penstock: Penstock, tmp_path: Path) -> None:

@@ -67,7 +67,16 @@ def test_where_it_is(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize("fate", DeliveryState)
 def test_every_fate_has_its_words(capsys: pytest.CaptureFixture[str], fate: DeliveryState) -> None:
     group = GroupTrace(
-        group="g", fate=fate, owner="w/1", epoch=4, committed_offset=1, attempts=3, failed_attempts=2, behind=40, dead_letter=9
+        group="g",
+        fate=fate,
+        owner="w/1",
+        epoch=4,
+        committed_offset=1,
+        attempts=3,
+        failed_attempts=2,
+        behind=40,
+        dead_letter=9,
+        former_queue=7,
     )
     heading, _, row = picture(capsys, groups=(group,))[-3:]
     assert heading.split() == ["group", "stands", "when", "deliveries", "failed", "attempts", "owner", "epoch"]
@@ -80,6 +89,7 @@ def test_every_fate_has_its_words(capsys: pytest.CaptureFixture[str], fate: Deli
         DeliveryState.WAITING: "failed, waits to be run again",
         DeliveryState.SUSPECT: "in flight when its worker died, to be run again",
         DeliveryState.BEHIND: "held up by offset 40 of its message group",
+        DeliveryState.FORMER_QUEUE: "waits for its message group's earlier messages in queue 7",
         DeliveryState.PARKED: "parked until an operator releases or skips it",
         DeliveryState.GIVEN_UP: "given up, its dead letter is being written",
         DeliveryState.DEAD_LETTER: "dead letter 9",
@@ -220,6 +230,7 @@ def test_a_dead_letter_that_went_back(penstock: Penstock, lake: Path) -> None:
             "failed_attempts": None,
             "due": None,
             "behind": None,
+            "former_queue": None,
             "dead_letter": 0,
             "what": "dead letter 0",
         }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,9 @@ import pytest
 
 from penstock import SyncOptions, sync
 from penstock.cdc.events.sources import TableId, distinct_names, is_selected
+from penstock.coordinator.operators.lake_table import adopt_table
+from penstock.log.runtime.runtime import Runtime
+from penstock.log.stores import open_store
 from tests.cdc.sync.streams import TOPIC, rows, send
 
 
@@ -47,7 +51,9 @@ def test_a_lost_record_does_not_mix_them_up(tmp_path: Path) -> None:
     send(lake, EVENTS, queues=1)
     assert sync(lake, TOPIC, SyncOptions(into=into), coordination=f"sqlite:///{tmp_path / 'first.db'}").await_termination()
     send(lake, [change(3, "of two", db="two"), change(3, "of one")], queues=1)
-    run = sync(lake, TOPIC, SyncOptions(into=into), coordination=f"sqlite:///{tmp_path / 'second.db'}")
+    another = f"sqlite:///{tmp_path / 'second.db'}"
+    asyncio.run(adopt_table(another, store=open_store(lake), runtime=Runtime()))
+    run = sync(lake, TOPIC, SyncOptions(into=into), coordination=another)
     assert run.await_termination()
     assert run.stopped == {}
     assert {folder.name: len(rows(folder)) for folder in into.iterdir()} == {
