@@ -9,8 +9,6 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from ...coordinator import GroupNotFound
-from .growth_advice import GrowthAdvice, growth_advice
 from .pending_messages import PendingTransactions, WaitingMessages, pending_transactions, waiting_messages
 from .times import time_of
 
@@ -20,6 +18,7 @@ if TYPE_CHECKING:
     from ...log import TopicDescription, TopicLimits, TopicSettings
     from ...log.format.state import SchemaVersion
     from ...log.schema.topic_schema import TopicSchema
+    from .growth_advice import GrowthAdvice
 
 
 _GROUPS_MAX = 50
@@ -178,6 +177,8 @@ async def topic_of(lake: Lake, name: str, *, queues: int | None = None, pending:
         if pending
         else (None, None)
     )
+    from .growth_advice import growth_advice  # a list of topics is to be quick
+
     growth = growth_advice(name, found.settings.queues, await _groups_of(lake)) if pending else ()
     stored = stored_topic_of(found, schema, versions, queues=queues, waiting=waiting, transactions=transactions)
     return replace(stored, growth=growth)
@@ -185,6 +186,8 @@ async def topic_of(lake: Lake, name: str, *, queues: int | None = None, pending:
 
 async def _groups_of(lake: Lake) -> list[GroupDescription]:
     """The consumer groups, of very many some."""
+    from ...coordinator import GroupNotFound  # the same
+
     found = []
     for group in sorted(await lake.groups())[:_GROUPS_MAX]:
         with suppress(GroupNotFound):  # deleted meanwhile

@@ -159,9 +159,10 @@ def test_the_line_to_run_keeps_what_the_user_has_declared(lake: str, into: Path)
     wider = TableTypes("public", "bills", {**TYPES.columns, **target_types({"amount": "decimal(14,2)"})})
     keep(lake, wider)
     send(lake, [bill(4, "12345678901.25", at=4, types=wider, day="infinity")])
-    (stop,) = applied(lake, into, columns=columns, coordination="store").stopped["public.bills"]
+    table = f"sqlite://{lake}/.penstock/coordination.db"  # the lake's own, by its name
+    (stop,) = applied(lake, into, columns=columns, coordination=table).stopped["public.bills"]
     assert stop.reason.endswith(
-        f": penstock sync changes --lake {lake} --coordination store --into {into} --retype --table public.bills "
+        f": penstock sync changes --lake {lake} --coordination {table} --into {into} --retype --table public.bills "
         "--column public.bills.day=string"
     )
     options = {"bills": TableOptions(columns=columns["bills"])}  # as from a file, which is to be given again
