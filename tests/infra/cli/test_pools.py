@@ -195,16 +195,23 @@ def test_a_second_signal_does_not_wait_for_handlers(start: Start, sent: Path) ->
     assert settled(sent) == 0
 
 
+def is_pending(pid: int, number: signal.Signals) -> bool:
+    """Whether a signal to a process waits to be delivered."""
+    status = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
+    return bool(int(status["ShdPnd"], 16) >> number - 1 & 1)
+
+
 def test_signals_to_parent_and_workers_together_are_one(start: Start, sent: Path, tmp_path: Path) -> None:
     """As systemd tells all processes of a service to end."""
     pool = start(*consume("--call", "handlers:hold"))
     pool.until_logged("works", 2)
     wait_until(pool.noted, "a handler runs")
-    for worker in pool.workers():
+    workers = pool.workers()
+    for worker in workers:
         worker.send_signal(signal.SIGTERM)
     pool.process.send_signal(signal.SIGTERM)
-    with connect(sent, read_only=True) as opened:
-        wait_until(lambda: not opened.describe_group("g").members, "the workers leave")
+    # A worker whose lease was lost on a busy machine stays in the group's record, so that tells nothing.
+    wait_until(lambda: not any(is_pending(one.pid, signal.SIGTERM) for one in (*workers, pool.process)), "the signals arrive")
     (tmp_path / "go").touch()
     assert pool.process.wait(PATIENCE_S) == 143
     assert settled(sent) == pool.handled() > 0
