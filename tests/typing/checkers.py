@@ -27,7 +27,9 @@ def by_mypy(programs: Sequence[Path], folder: Path) -> list[Finding]:
     said = _said("mypy", "--config-file", str(ROOT / "pyproject.toml"), "--no-pretty", *map(str, programs))
     found = re.findall(r"^(.+?):(\d+): error: (.+)$", said, re.MULTILINE)
     assert found or "Success: no issues found" in said, said
-    return [Finding((ROOT / file).resolve(), int(line), text) for file, line, text in found]
+    # What the cache has of a program that has not changed since is told at the path where it was then.
+    given = {program.name: program for program in programs}
+    return [Finding(given.get(Path(file).name, (ROOT / file).resolve()), int(line), text) for file, line, text in found]
 
 
 def by_pyright(programs: Sequence[Path], folder: Path) -> list[Finding]:
