@@ -26,7 +26,6 @@ from ..errors import (
     UnknownOutcome,
 )
 from ..format.fold import FoldedEntry, VoidReason
-from ..format.growth import has_only_grown
 from ..format.header import Batch, is_idempotent
 from ..format.idempotence import epoch_of, key_of, number_of, within_epoch
 from ..limits import IDEMPOTENT_APPEND_MAX_S, IDEMPOTENT_ROW_MS, IDEMPOTENT_ROWS_MAX, Duration, checked_duration
@@ -35,6 +34,7 @@ from ..message.batch_rows import MessageIds, rows_of_arrow
 from ..message.message_type import MessageType
 from ..message.routing import Router
 from ..runtime.recent_mapping import RecentMapping
+from ..topic.routing import TopicRouter
 from ..topic.topics import Topic
 from .idempotent_batches import (
     AppendedBatches,
@@ -82,9 +82,9 @@ class IdempotentAppender:
         if not topic.is_current:
             raise TopicDeleted("the topic was deleted", operation="append", object=topic.paths.topic, hint="open it anew")
         self._topic, self._appender, self._runtime, self._tail = topic, topic.appender, topic.runtime, topic.tail
-        self._generation = topic.tail.state.generation
         queues = settings.queues
-        self._router = Router(queues, settings.routing, first=self._runtime.random.randrange(queues))
+        router = Router(queues, settings.routing, first=self._runtime.random.randrange(queues))
+        self._router = TopicRouter(router, topic.tail.state.generation)
         self._ids = (self._runtime.random.getrandbits(64), 0)
         self._turns, self._plain_turns = asyncio.Lock(), asyncio.Lock()
         self._id = self._runtime.new_id()
@@ -114,36 +114,30 @@ class IdempotentAppender:
         deadline_s = self._runtime.clock.monotonic_s() + wait.total_seconds()
         check_batches(batches, rows.num_rows)
         async with self._turns:  # calls are begun in their order
-            self._follow_growth()
             encoded = await self._encode(rows, batches)
             begun = self._begin(batches, encoded, deadline_s)
         plain = None
         if encoded.plain is not None:
             async with self._plain_turns:
-                plain = await self._append_plain(encoded.plain, deadline_s, extended=encoded.is_extended)
+                plain = await self._append_plain(encoded, encoded.plain, deadline_s)
                 while isinstance(plain.error, RoutingChanged):
-                    self._follow_growth()
                     encoded = await self._encode(rows, batches)
                     assert encoded.plain is not None, "the same rows as before"
-                    plain = await self._append_plain(encoded.plain, deadline_s, extended=encoded.is_extended)
+                    plain = await self._append_plain(encoded, encoded.plain, deadline_s)
         return AppendedBatches(tuple([await self._answer(one) for one in begun]), plain)
-
-    def _follow_growth(self) -> None:
-        state = self._tail.state
-        if has_only_grown(state.growths, self._generation, state.generation):
-            self._generation = state.generation
-            self._router = self._router.grown(state.queues)
 
     async def _encode(self, rows: pa.Table | pa.RecordBatch, batches: Sequence[IdempotentBatch]) -> EncodedBatches:
         prefix, number = self._ids
         self._ids = (prefix, number + rows.num_rows)
         now_us = 1000 * self._runtime.clock.wall_ms()
-        settings, router = self._topic.settings, self._router
+        settings = self._topic.settings
+        routed_by = self._router = self._router.followed(self._tail.state)
 
         def encode() -> EncodedBatches:
             table = check_arrow(rows, settings.message_type, settings.limits, settings.queues)
             ids = MessageIds(prefix, number)
-            return cut(rows_of_arrow(table, now_us, router, producer=self._id, ids=ids), batches)
+            formed = rows_of_arrow(table, now_us, routed_by.router, producer=self._id, ids=ids)
+            return cut(formed, batches, generation=routed_by.generation)
 
         return await self._runtime.offload(encode, size_bytes=rows.nbytes)
 
@@ -158,7 +152,7 @@ class IdempotentAppender:
         loop = asyncio.get_running_loop()
         begun = []
         for one, table in zip(batches, encoded.batches, strict=True):
-            batch = self._formed(one, _queue(table), extended=encoded.is_extended)
+            batch = self._formed(one, _queue(table), encoded)
             pending = PendingAppend(deadline_s, loop.create_future(), batch, rows=table.rows, size_bytes=table.size_bytes)
             begun.append(pending)
             if not within_epoch(batch):
@@ -169,7 +163,7 @@ class IdempotentAppender:
             self._appender.begin([pending])
         return begun
 
-    def _formed(self, one: IdempotentBatch, queue: int, *, extended: bool) -> Batch:
+    def _formed(self, one: IdempotentBatch, queue: int, encoded: EncodedBatches) -> Batch:
         key = (one.producer, queue)
         under_way = [batch for batch in map(_batch, self._open.get(key, ())) if epoch_of(batch.last) == one.epoch]
         row = self._tail.state.idempotent.get(key)
@@ -183,10 +177,10 @@ class IdempotentAppender:
             epoch=None,
             previous=previous,
             last=previous + one.count,
-            generation=self._generation,
+            generation=encoded.generation,
             rows={queue: one.count},
             valid_until=0,
-            extended=extended,
+            extended=encoded.is_extended,
             begins=not is_behind,
         )
 
@@ -243,7 +237,7 @@ class IdempotentAppender:
 
     # --- Rows of nobody in particular -------------------------------------------------------------------------------------------
 
-    async def _append_plain(self, table: BatchTable, deadline_s: float, *, extended: bool) -> PlainAnswer:
+    async def _append_plain(self, encoded: EncodedBatches, table: BatchTable, deadline_s: float) -> PlainAnswer:
         producer, previous = self._plain
         queues = table.queues.queues
         batch = Batch(
@@ -252,10 +246,10 @@ class IdempotentAppender:
             epoch=None,
             previous=previous,
             last=previous + len(queues),
-            generation=self._generation,
+            generation=encoded.generation,
             rows=table.queues.rows,
             valid_until=0,
-            extended=extended,
+            extended=encoded.is_extended,
         )
         self._plain = (self._runtime.new_id(), -1)  # what is cancelled or fails may still come, and must not stand in the way
         outcome = await self._appender.append_batch(batch, table.rows, size_bytes=table.size_bytes, deadline_s=deadline_s)

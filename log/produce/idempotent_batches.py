@@ -100,6 +100,8 @@ class EncodedBatches:
     batches: tuple[BatchTable, ...]
     plain: BatchTable | None
     is_extended: bool
+    generation: int
+    """The routing generation by which the rows have their queues."""
 
 
 def check_batches(batches: Sequence[IdempotentBatch], rows: int) -> None:
@@ -124,8 +126,11 @@ def check_batches(batches: Sequence[IdempotentBatch], rows: int) -> None:
         behind = one.start + one.count
 
 
-def cut(rows: BatchRows, batches: Sequence[IdempotentBatch]) -> EncodedBatches:
-    """Cut rows into batches. Raises `InvalidArgument` for a batch of several queues, `LimitExceeded` for one that is too large."""
+def cut(rows: BatchRows, batches: Sequence[IdempotentBatch], *, generation: int) -> EncodedBatches:
+    """Cut rows that were routed by ``generation`` into batches.
+
+    Raises `InvalidArgument` for a batch of several queues, `LimitExceeded` for one that is too large.
+    """
     queues = rows.places.queues
     sizes = _ends(rows)
     plain = np.ones(rows.count, bool)
@@ -144,7 +149,7 @@ def cut(rows: BatchRows, batches: Sequence[IdempotentBatch]) -> EncodedBatches:
         )
         for one in batches
     )
-    return EncodedBatches(cuts, _plain(whole, queues, np.flatnonzero(plain), sizes), rows.is_extended)
+    return EncodedBatches(cuts, _plain(whole, queues, np.flatnonzero(plain), sizes), rows.is_extended, generation)
 
 
 def _plain(

@@ -42,6 +42,7 @@ from ..schema.value_json import value_of_json
 from ..schema.values import convert
 from ..stage.jobs import stage
 from ..stores.protocol import ObjectStore
+from ..topic.routing import TopicRouter
 from ..topic.topics import Topic
 from .accumulator import (
     MESSAGE_OVERHEAD_BYTES,
@@ -123,8 +124,7 @@ class Producer:
         self._former = BatchEncoder(
             runtime,
             served,
-            router,
-            generation,
+            TopicRouter(router, generation),
             producer=id,
             ignore_extra=options.extra == "ignore",
             invalid=invalid,
@@ -547,7 +547,7 @@ class Producer:
             epoch=self.epoch,
             previous=previous,
             last=previous + builder.count if builder.last_sequence is None else builder.last_sequence,
-            generation=self._former.generation,
+            generation=formed.generation,
             rows=rows.places.rows,
             valid_until=0,
             schema_version=formed.schema_version,
@@ -556,17 +556,17 @@ class Producer:
         deadline_s = builder.started_s + self._options.delivery_timeout.total_seconds()
         outcome = await self._append_rows(batch, rows, deadline_s)
         while isinstance(outcome, RoutingChanged):
-            rows = await self._former.routed_anew(rows)
-            batch = replace(batch, generation=self._former.generation, rows=rows.places.rows)
-            outcome = await self._append_rows(batch, rows, deadline_s)
+            formed = await self._former.routed_anew(formed)
+            batch = replace(batch, generation=formed.generation, rows=formed.rows.places.rows)
+            outcome = await self._append_rows(batch, formed.rows, deadline_s)
         if not isinstance(outcome, AppendResult):
             assert isinstance(outcome, PenstockError), "a batch is written or fails"
             return outcome
         self._accepted = batch.last
         if self._delays is None:
-            return SettledBatch(outcome, rows.places, None, formed.kept, formed.invalid)
+            return SettledBatch(outcome, formed.rows.places, None, formed.kept, formed.invalid)
         delayed = self._delays.of(rows.columns["delivery_timestamp"], builder.ids)
-        return SettledBatch(outcome, rows.places, delayed, formed.kept, formed.invalid)
+        return SettledBatch(outcome, formed.rows.places, delayed, formed.kept, formed.invalid)
 
     async def _append_rows(self, batch: Batch, rows: BatchRows, deadline_s: float) -> Outcome:
         size_bytes = rows.size_bytes

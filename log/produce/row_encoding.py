@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -11,12 +11,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ..format.growth import has_only_grown
 from ..limits import HANDED_BYTES_MAX
 from ..message.batch_rows import BatchRows, MessageIds, WrittenIds, rows_of_arrow, rows_of_messages
 from ..message.message import VALUE
-from ..message.routing import Router
 from ..runtime.runtime import Runtime
+from ..topic.routing import TopicRouter
 from ..topic.topics import Topic
 from .accumulator import BatchBuilder
 from .gathered_rows import GatheredRows, RowExtractor
@@ -31,6 +30,8 @@ class EncodedBatch:
     """A batch as it is written."""
 
     rows: BatchRows
+    generation: int
+    """The routing generation by which the rows have their queues."""
     schema_version: int
     kept: npt.NDArray[np.int64] | None
     """Written messages by place among those sent; None: all."""
@@ -44,20 +45,18 @@ class BatchEncoder:
         self,
         runtime: Runtime,
         served: Topic,
-        router: Router,
-        generation: int,
+        router: TopicRouter,
         *,
         producer: str,
         ignore_extra: bool,
         invalid: InvalidRowSender | None,
         to_timer_log: bool,
     ) -> None:
-        """``served`` is the messages' topic, ``generation`` the routing generation of the log. ``invalid`` sends rows that do not fit the schema
-        elsewhere. ``to_timer_log``: a log without schema.
+        """``served`` is the messages' topic, ``router`` the log's. ``invalid`` sends rows that do not fit the schema elsewhere. ``to_timer_log``:
+        a log without schema.
         """
         self._runtime, self._served, self.router = runtime, served, router
         self._producer, self._ignore_extra, self._invalid, self._to_timer_log = producer, ignore_extra, invalid, to_timer_log
-        self.generation = generation
         self.is_typed = served.settings.schema is not None
         self._rules: RowRules | None = None
         self._form: RowExtractor | None = None
@@ -84,11 +83,10 @@ class BatchEncoder:
 
     async def form(self, builder: BatchBuilder) -> EncodedBatch:
         """Raises `InvalidArgument` for rows that do not fit, unless they go to another topic."""
-        self._follow_growth()
-        now_us, size_bytes = 1000 * self._runtime.clock.wall_ms(), builder.size_bytes
+        routed_by, now_us, size_bytes = self._followed(), 1000 * self._runtime.clock.wall_ms(), builder.size_bytes
         if not self.is_typed:
             return await self._runtime.offload(
-                lambda: self._finish(builder, self._rows(builder, now_us), 0, None), size_bytes=size_bytes
+                lambda: self._finish(builder, self._rows(builder, now_us, routed_by), routed_by, 0, None), size_bytes=size_bytes
             )
         typed, check = builder.typed, builder.again or (lambda rules: self._typed_rows(builder, now_us, rules))
         if typed is None:
@@ -99,21 +97,21 @@ class BatchEncoder:
                 typed = await self._runtime.offload(lambda: check(self.rules), size_bytes=size_bytes)
         if typed.bad:
             await self._take_out(builder, typed)
-        return await self._runtime.offload(lambda: self._of_typed(builder, typed, now_us), size_bytes=size_bytes)
+        return await self._runtime.offload(lambda: self._of_typed(builder, typed, now_us, routed_by), size_bytes=size_bytes)
 
-    async def routed_anew(self, rows: BatchRows) -> BatchRows:
+    async def routed_anew(self, formed: EncodedBatch) -> EncodedBatch:
         """A formed batch by the queues that the topic has now."""
-        self._follow_growth()
-        anew = rows.routed_anew(self.router)
+        routed_by = self._followed()
+        anew = formed.rows.routed_anew(routed_by.router)
         if anew.size_bytes <= HANDED_BYTES_MAX:
             await self._runtime.offload(lambda: anew.table, size_bytes=anew.size_bytes)
-        return anew
+        return replace(formed, rows=anew, generation=routed_by.generation)
 
-    def _follow_growth(self) -> None:
-        """Route by the queues that the topic has now, if nothing else has changed. A timer log has one queue for ever."""
-        state = self._served.tail.state
-        if not self._to_timer_log and has_only_grown(state.growths, self.generation, state.generation):
-            self.generation, self.router = state.generation, self.router.grown(state.queues)
+    def _followed(self) -> TopicRouter:
+        """The topic's present router. A timer log has one queue for ever."""
+        if not self._to_timer_log:
+            self.router = self.router.followed(self._served.tail.state)
+        return self.router
 
     async def read_on(self) -> None:
         await self._served.tail.catch_up()
@@ -138,7 +136,7 @@ class BatchEncoder:
             sequences = {at: one for at in typed.bad if (one := column[at].as_py()) is not None}
         await divert(self._invalid, self._served.paths.topic, typed.bad, rows, ids, sequences)
 
-    def _of_typed(self, builder: BatchBuilder, typed: TypedRows, now_us: int) -> EncodedBatch:
+    def _of_typed(self, builder: BatchBuilder, typed: TypedRows, now_us: int, routed_by: TopicRouter) -> EncodedBatch:
         of_all = builder.ids
         ids: MessageIds | WrittenIds = of_all
         born_us = now_us if builder.table is not None else self._born_us(builder, now_us)
@@ -152,14 +150,15 @@ class BatchEncoder:
         if self._to_timer_log:
             table = as_json_bodies(table)
         in_runs = builder.table is not None  # rows that were sent one by one take the queues in turn
-        rows = rows_of_arrow(table, born_us, self.router, producer=self._producer, ids=ids, in_runs=in_runs)
+        rows = rows_of_arrow(table, born_us, routed_by.router, producer=self._producer, ids=ids, in_runs=in_runs)
         version = 0 if self._to_timer_log else typed.schema_version
-        return self._finish(builder, rows, version, kept, {at: str(fault) for at, fault in typed.bad.items()})
+        return self._finish(builder, rows, routed_by, version, kept, {at: str(fault) for at, fault in typed.bad.items()})
 
     def _finish(
         self,
         builder: BatchBuilder,
         rows: BatchRows,
+        routed_by: TopicRouter,
         schema_version: int,
         kept: npt.NDArray[np.int64] | None,
         invalid: Mapping[int, str] = MappingProxyType({}),
@@ -167,15 +166,15 @@ class BatchEncoder:
         if 0 < rows.size_bytes <= HANDED_BYTES_MAX:
             _ = rows.table  # here, and not on the event loop
         builder.built()
-        return EncodedBatch(rows, schema_version, kept, invalid)
+        return EncodedBatch(rows, routed_by.generation, schema_version, kept, invalid)
 
-    def _rows(self, builder: BatchBuilder, now_us: int) -> BatchRows:
+    def _rows(self, builder: BatchBuilder, now_us: int, routed_by: TopicRouter) -> BatchRows:
         ids = builder.ids
         if builder.table is not None:
-            return rows_of_arrow(builder.table, now_us, self.router, producer=self._producer, ids=ids)
+            return rows_of_arrow(builder.table, now_us, routed_by.router, producer=self._producer, ids=ids)
         assert isinstance(builder.contents, list), "bodies gather in a list"
         sent = (builder.contents, builder.groups, builder.labelled, builder.queues)
-        return rows_of_messages(*sent, self._born_us(builder, now_us), self.router, producer=self._producer, ids=ids)
+        return rows_of_messages(*sent, self._born_us(builder, now_us), routed_by.router, producer=self._producer, ids=ids)
 
     def _born_us(self, builder: BatchBuilder, now_us: int) -> npt.NDArray[np.int64]:
         return now_us - (1e6 * (self._runtime.clock.monotonic_s() - np.asarray(builder.born_s))).astype(np.int64)

@@ -33,6 +33,7 @@ from penstock.log.schema.topic_schema import first_schema
 from penstock.log.stores.memory import MemoryStore
 from penstock.log.stores.protocol import Put
 from penstock.log.stores.wrapper import StoreCall, StoreWrapper
+from penstock.log.topic.growth import grow_topic
 from penstock.log.topic.settings import TopicSettings
 from tests.gateway.kafka.stage import until
 
@@ -322,6 +323,21 @@ async def test_rows_of_nobody_keep_the_order_of_the_calls() -> None:
             [n] for n in range(8)
         ]
         assert await stored(lake) == [str(n) for n in range(8)]
+
+
+@runs
+async def test_rows_of_nobody_that_wait_behind_others_as_the_topic_grows_are_routed_by_its_new_queues() -> None:
+    groups = [f"g{n}" for n in range(16)]
+    table = pa.table({"body": [group.encode() for group in groups], "message_group": groups})
+    async with gateways(2, message_type="FIFO") as [(lake, appender, store), (other, _, _)]:
+        store.opened = asyncio.Event()
+        calls = [asyncio.ensure_future(appender.append(table)) for _ in range(3)]
+        await until(lambda: store.holds)
+        await grow_topic(await other.topic("orders", writable=True), 8)
+        store.opened.set()
+        assert [one.plain.status for one in await asyncio.gather(*calls) if one.plain] == [WRITTEN] * 3
+        found = [(one.message_group, one.queue) async for one in (await lake.reader("orders")).messages()]
+        assert sorted(found) == sorted([(group, queue_of(group, 8)) for group in groups] * 3)
 
 
 @pytest.mark.parametrize(

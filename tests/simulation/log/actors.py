@@ -91,7 +91,7 @@ class Sender(Role):
         rng = process.runtime.random
         assert isinstance(rng, random.Random)
         producer = await lake.producer(TOPIC, options=self._options)
-        session = Session(process.name, producer.id, named=False, generation=producer._former.generation)
+        session = Session(process.name, producer.id, named=False, generation=producer._former.router.generation)
         world.history.sessions.append(session)
         try:
             while self._left > 0:
@@ -189,7 +189,7 @@ class Copier(Role):
         rng, source = process.runtime.random, self._source
         producer = await lake.producer(TOPIC, name=source.name, options=self._options)
         session = Session(
-            process.name, producer.id, named=True, generation=producer._former.generation, opened_at=producer.last_sequence
+            process.name, producer.id, named=True, generation=producer._former.router.generation, opened_at=producer.last_sequence
         )
         world.history.sessions.append(session)
         # It begins a little before, as an application that is not sure does; those are duplicates.

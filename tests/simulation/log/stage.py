@@ -82,7 +82,7 @@ class Stage:
     ) -> Sending:
         """A producer of a process that is there."""
         producer = await process.run(lake.producer(TOPIC, name=name, options=options))
-        session = Session(process.name, producer.id, name is not None, producer._former.generation, producer.last_sequence)
+        session = Session(process.name, producer.id, name is not None, producer._former.router.generation, producer.last_sequence)
         self.world.history.sessions.append(session)
         return Sending(process, lake, producer, session)
 
