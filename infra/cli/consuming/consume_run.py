@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import queue
 import threading
 import time
@@ -22,6 +23,8 @@ from .message_limiter import MessageLimiter
 
 if TYPE_CHECKING:
     from ....blocking.consumers import PushConsumer
+
+log = logging.getLogger("penstock.consume")
 
 _SHORT_S, _LOOK_S = 0.02, 0.25
 _QUEUES_COME_S = 20.0
@@ -116,6 +119,8 @@ class ConsumeRun:
                 if consumer.error is None:
                     consumer.drain()
             self.give_back()
+        if running := self.gate.running:
+            log.info("it ends once %d running handlers have returned; a second signal does not wait for them", running)
         for consumer in consumers:
             try:
                 consumer.close()

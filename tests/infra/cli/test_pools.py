@@ -173,8 +173,7 @@ def test_workers_of_a_killed_parent_let_their_handlers_end_and_leave(start: Star
     wait_until(pool.noted, "a handler runs")
     workers = pool.workers()
     pool.process.kill()
-    with connect(sent, read_only=True) as opened:
-        wait_until(lambda: not opened.describe_group("g").members, "the workers leave")
+    pool.until_logged("running handlers")
     (tmp_path / "go").touch()
     psutil.wait_procs(workers, timeout=PATIENCE_S)
     assert settled(sent) == pool.handled() > 0
@@ -185,8 +184,7 @@ def test_a_second_signal_does_not_wait_for_handlers(start: Start, sent: Path) ->
     pool.until_logged("works", 2)
     wait_until(pool.noted, "a handler runs")
     pool.process.send_signal(signal.SIGTERM)
-    with connect(sent, read_only=True) as opened:
-        wait_until(lambda: not opened.describe_group("g").members, "the workers leave")
+    pool.until_logged("running handlers")
     workers = pool.workers()
     assert pool.process.poll() is None, "it waits for its workers"
     pool.process.send_signal(signal.SIGINT)
