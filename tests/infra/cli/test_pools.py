@@ -258,7 +258,7 @@ def test_a_pool_that_reloads_runs_what_was_written_last_and_outlives_what_is_bro
     pool.until_logged("works", 2)
     program.write_text("import nothing_of_this_name")
     pool.until_logged("the next change of a file starts it again")
-    assert pool.texts().count("teardown") == 2
+    wait_until(lambda: pool.texts().count("teardown") == 2, "both workers of the first program have ended")
     program.write_text(APP.replace("VERSION", "second"))
     pool.until_logged("works", 4)
     send_one(sent)
