@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
@@ -14,15 +13,10 @@ from .times import time_of
 
 if TYPE_CHECKING:
     from ...aio import Lake
-    from ...coordinator import GroupDescription
     from ...log import TopicDescription, TopicLimits, TopicSettings
     from ...log.format.state import SchemaVersion
     from ...log.schema.topic_schema import TopicSchema
     from .growth_advice import GrowthAdvice
-
-
-_GROUPS_MAX = 50
-"""The most groups that are asked whether more queues would help."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,22 +171,11 @@ async def topic_of(lake: Lake, name: str, *, queues: int | None = None, pending:
         if pending
         else (None, None)
     )
-    from .growth_advice import growth_advice  # a list of topics is to be quick
+    from .growth_advice import described_groups, growth_advice  # a list of topics is to be quick
 
-    growth = growth_advice(name, found.settings.queues, await _groups_of(lake)) if pending else ()
+    growth = growth_advice(name, found.settings.queues, await described_groups(lake)) if pending else ()
     stored = stored_topic_of(found, schema, versions, queues=queues, waiting=waiting, transactions=transactions)
     return replace(stored, growth=growth)
-
-
-async def _groups_of(lake: Lake) -> list[GroupDescription]:
-    """The consumer groups, of very many some."""
-    from ...coordinator import GroupNotFound  # the same
-
-    found = []
-    for group in sorted(await lake.groups())[:_GROUPS_MAX]:
-        with suppress(GroupNotFound):  # deleted meanwhile
-            found.append(await lake.describe_group(group))
-    return found
 
 
 def stored_topic_of(

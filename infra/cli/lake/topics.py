@@ -413,10 +413,7 @@ def _show(found: StoredTopic) -> None:
     title = "Queues" if len(found.queues) == total else f"Hottest of {total} queues (--all-queues shows all)"
     output.rows(found.queues, _QUEUES, title=title)
     for one in found.growth:
-        output.note(
-            f"More queues would help {one.group}: {one.reason}. `penstock topic alter {found.topic} --queues {one.queues}` adds them while all "
-            "runs. It cannot be taken back; every consumer group gets a cell for each, and every publication a file for each that has messages."
-        )
+        output.note(f"More queues would help {one.group}: {one.reason}. {one.way(found.topic)}.")
     if found.hottest_groups:
         output.rows(found.hottest_groups, _GROUPS, title=f"Hottest groups of the last {found.sampled:,} messages")
     if found.named_producers:

@@ -21,7 +21,7 @@ from ....log.limits import CLOCK_SKEW_MAX_MS
 from ....log.stores import Put, probe_conditional_writes
 from ...terminal import output
 from ...terminal.exit_codes import OTHER
-from ...terminal.session import CommandSession, command_options
+from ...terminal.session import CommandSession, group_options
 from ...terminal.wording import in_shell
 
 if TYPE_CHECKING:
@@ -123,6 +123,21 @@ async def _clock(store: ObjectStore, runtime: Runtime) -> DoctorCheck:
     if abs(offset_ms) > CLOCK_SKEW_MAX_MS:
         return DoctorCheck("clock", "problem", f"{observed}; five minutes is too much", fix)
     return DoctorCheck("clock", "ok", observed)
+
+
+async def check_lake(session: CommandSession, found: Found) -> None:
+    """Check what lies in the lake. The store may be right for what this machine is to do, even where the lake cannot be read: that is a note."""
+    from .growth_check import check_growth
+    from .routing_check import check_routing
+
+    async with session.open_async(read_only=True) as lake:
+        for name, looked_at, check in (("routing", "topics", check_routing), ("queues", "consumer groups", check_growth)):
+            try:
+                await asyncio.wait_for(check(lake, found), _PATIENCE_S)
+            except TimeoutError:
+                found(DoctorCheck(name, "note", f"not all {looked_at} were looked at within {_PATIENCE_S:.0f} s"))
+            except PenstockError as error:
+                found(DoctorCheck(name, "note", f"the {looked_at} cannot be looked at: {error.message}", error.hint or ""))
 
 
 def machine_checks() -> Iterator[DoctorCheck]:
@@ -229,14 +244,14 @@ _COLOURS = {"ok": "green", "problem": "red", "note": "yellow"}
 
 @click.command()
 @click.argument("url", required=False)
-@command_options
+@group_options
 @click.pass_obj
 def command(session: CommandSession, url: str | None) -> int:
     """Check the store at URL (default: the lake) and this machine, and say what to do about every problem.
 
     Writes a few objects under .probe/ and .doctor/, and removes them. Of the newest messages it looks whether each message group lies in
-    the queue that the topic's routing says. The exit code is 1 when there is a problem. Notes are about parts
-    that only some uses need.
+    the queue that the topic's routing says, and of consumer groups whether more queues would help them. The exit code is 1 when there is a problem.
+    Notes are about parts that only some uses need.
     """
     problems = 0
 
@@ -245,11 +260,10 @@ def command(session: CommandSession, url: str | None) -> int:
         problems += check.status == "problem"
         _show(session, check)
 
-    from .routing_check import check_routing
-
-    check_store(url or session.lake_url, found)
+    session.url = url or session.lake_url
+    check_store(session.url, found)
     if not problems:
-        check_routing(url or session.lake_url, found)
+        asyncio.run(check_lake(session, found))
     for check in machine_checks():
         found(check)
     return OTHER if problems else 0

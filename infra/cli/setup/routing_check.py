@@ -2,42 +2,26 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import defaultdict
 from collections.abc import Mapping
 from contextlib import aclosing
 
 import pyarrow.compute as pc
 
-from ....log import LogLake, PenstockError, Routing, TopicSettings, open_store, queue_of
+from ....log import LogLake, PenstockError, Routing, TopicSettings, queue_of
 from .doctor import DoctorCheck, Found
 
 _NAME = "routing"
 _TOPICS_MAX = 100
 _SAMPLE_MESSAGES = 1000
-_PATIENCE_S = 60.0
 _FIX = (
     "Let all senders of the topic choose by its routing: none by queue=, and of Kafka's clients librdkafka's with "
     "partitioner=murmur2_random where it is murmur2. A routing is fixed: for another one make a topic with --routing"
 )
 
 
-def check_routing(url: str, found: Found) -> None:
+async def check_routing(lake: LogLake, found: Found) -> None:
     """Sample the newest messages of up to 100 topics, those of another routing than the default first."""
-    asyncio.run(_check_routing(url, found))
-
-
-async def _check_routing(url: str, found: Found) -> None:
-    async with LogLake(open_store(url), read_only=True) as lake:
-        try:
-            await asyncio.wait_for(_check_topics(lake, found), _PATIENCE_S)
-        except TimeoutError:
-            found(DoctorCheck(_NAME, "note", f"not all topics were looked at within {_PATIENCE_S:.0f} s"))
-        except PenstockError as error:  # the store may be right for what this machine is to do
-            found(DoctorCheck(_NAME, "note", f"the topics cannot be looked at: {error.message}", error.hint or ""))
-
-
-async def _check_topics(lake: LogLake, found: Found) -> None:
     settings = {name: record.settings for name, record in (await lake.topics(damaged="skip")).items()}
     names = sorted(
         (name for name, one in settings.items() if one.queues > 1),

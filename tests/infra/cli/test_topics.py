@@ -194,7 +194,7 @@ def test_what_was_stored_is_drawn_over_time(penstock: Penstock) -> None:
     assert (described["over_time"]["counts"][0], sum(described["over_time"]["counts"])) == (3, 6)
 
 
-def test_a_topic_says_which_group_more_queues_would_help(penstock: Penstock, lake: Path) -> None:
+def test_a_topic_and_the_doctor_say_which_group_more_queues_would_help(penstock: Penstock, lake: Path) -> None:
     penstock("topic", "create", "orders", "--type", "FIFO", "--queues", "2")
     penstock("group", "create", "billing", "--order", "ORDERLY")
     with connect(lake) as opened:
@@ -206,3 +206,11 @@ def test_a_topic_says_which_group_more_queues_would_help(penstock: Penstock, lak
     assert "--queues 4" in told.out + told.err
     (row,) = penstock("topic", "describe", "orders", "--json").rows
     assert row["growth"][0]["queues"] == 4
+    checks = {row["name"]: row for row in penstock("doctor", "--json").rows}
+    assert (checks["queues of orders"]["status"], "queues" in checks) == ("note", False)
+    assert checks["queues of orders"]["observed"].startswith("more would help billing: queue")
+    assert "`penstock topic alter orders --queues 4` adds them" in checks["queues of orders"]["fix"]
+    penstock("topic", "alter", "orders", "--queues", "4")
+    penstock("group", "reset", "billing", "orders", "--to", "latest", "--yes")
+    checks = {row["name"]: row for row in penstock("doctor", "--json").rows}
+    assert (checks["queues"]["status"], checks["queues"]["observed"]) == ("ok", "more would help none of 1 consumer groups")
