@@ -106,6 +106,7 @@ class ConnectDemo:
             self._kill_in_turns()
             self._wait(partial(self._has_sold, self.transactions), "the last transaction")
             self._closed.set()
+            self._wait(lambda: all(till.done() for till in self._tasks), "the tills' last transactions")
             self._drain()
             return self._compared(lake)
 

@@ -98,6 +98,7 @@ class Demo:
         self._place, self._events, self._killed = "", 0, ""
         self._opened_s: float | None = None
         self._tasks: list[Future[None]] = []
+        self._tills: list[Future[None]] = []
 
     # --- The story ----------------------------------------------------------------------------------------------------------------
 
@@ -117,7 +118,7 @@ class Demo:
             self._wait(lambda: lakes.TOPIC in lake.topics(), "the topic")
             self._services["sync"].start()
             self._trade()
-            self._closed.set()
+            self._close()
             drained_s = self._drain()
             final = self.source.snapshot()
             self.seen.append(_seen(final))
@@ -143,6 +144,11 @@ class Demo:
     def _kill(self, kill: Kill) -> None:
         self._services[kill.service].kill()
         self._killed = kill.service
+
+    def _close(self) -> None:
+        """Wait until each till has ended its last transaction: what is sold is certain then."""
+        self._closed.set()
+        self._wait(lambda: all(till.done() for till in self._tills), "the tills' last transactions")
 
     def _drain(self) -> float:
         """Wait until the newest cut has all that was sold, and tell how long that took."""
@@ -185,10 +191,10 @@ class Demo:
     @contextmanager
     def _working(self, lake: penstock.Lake) -> Iterator[None]:
         """The tills, and those who look at the source and at the lake, each in a thread."""
-        works: list[Callable[[], None]] = [self._look_at_source, partial(self._look_at_lake, lake)]
-        works += [partial(self._till, number) for number in range(TILLS)]
-        with ThreadPoolExecutor(len(works)) as pool:
-            self._tasks = [pool.submit(work) for work in works]
+        looks: list[Callable[[], None]] = [self._look_at_source, partial(self._look_at_lake, lake)]
+        with ThreadPoolExecutor(len(looks) + TILLS) as pool:
+            self._tills = [pool.submit(self._till, number) for number in range(TILLS)]
+            self._tasks = [*map(pool.submit, looks), *self._tills]
             try:
                 yield
             finally:

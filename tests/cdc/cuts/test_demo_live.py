@@ -9,11 +9,15 @@ import random
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
-from dataclasses import fields
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field, fields
 from decimal import Decimal
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import MagicMock
 
 import psutil
 import pytest
@@ -95,6 +99,63 @@ def test_a_run_whose_cuts_met_no_snapshot_has_proved_nothing() -> None:
     facts |= {"differences": {"orders": []}}
     assert demo.Outcome(**{**facts, "proofs": [unmet, proved]}).well
     assert not demo.Outcome(**{**facts, "proofs": [unmet]}).well
+
+
+@dataclass
+class SoldLate:
+    """A source with a till whose last transaction commits only after the demo has looked whether all is there."""
+
+    name: str = "a database"
+    lost: type[Exception] = ConnectionError
+    entries: list[tuple[Any, ...]] = field(default_factory=lambda: list(shop()["ledger"]))
+    shown: threading.Event = field(default_factory=threading.Event)
+
+    def trade(self, _source: Any, _sales: Any, closed: threading.Event, *, number: int, **_: Any) -> None:
+        if number == 0:
+            closed.wait()
+            self.shown.wait()
+            self.entries.append((4, "late", Decimal(0)))
+
+    def show(self, state: Any) -> None:
+        if not state.is_open:
+            self.shown.set()
+
+    def snapshot(self) -> Any:
+        return SimpleNamespace(place=len(self.entries), place_text="here", rows=self.rows())
+
+    def rows(self) -> dict[str, list[tuple[Any, ...]]]:
+        return {**shop(), "ledger": list(self.entries)}
+
+    def at_cut(self, _into: Path, number: int = 1) -> Any:
+        if len(self.entries) == len(shop()["ledger"]):
+            return None
+        rows = self.rows()
+        return SimpleNamespace(number=number, place=str(len(rows["ledger"])), committed_s=None, rows=rows)
+
+    def running(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def capture(self) -> list[str]:
+        return []
+
+    def place(self) -> str:
+        return "here"
+
+    def order(self, place: str) -> int:
+        return int(place)
+
+
+def test_what_a_till_sells_at_the_last_moment_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = SoldLate()
+    given = {"build": lambda *_: None, "trade": source.trade, "Service": MagicMock(), "PATIENCE_S": 2.0, "LOOK_EVERY_S": 0.01}
+    for name, value in {**given, "SHOW_EVERY_S": 0.01}.items():
+        monkeypatch.setattr(demo, name, value)
+    monkeypatch.setattr(demo.penstock, "connect", lambda _: nullcontext(SimpleNamespace(topics=lambda: [demo.lakes.TOPIC])))
+    for name, value in {"at_cut": source.at_cut, "newest": lambda _: source.rows(), "events": lambda _: 0}.items():
+        monkeypatch.setattr(demo.lakes, name, value)
+    plan = demo.Plan(seconds=0.01, rate=1.0, kill_every_s=0.0, seed=1)
+    outcome = demo.Demo(source, "lake", tmp_path, tmp_path, plan, show=source.show, say=lambda _: None).run()
+    assert (outcome.well, outcome.rows["ledger"]) == (True, 4)
 
 
 def test_both_are_killed_while_the_shop_is_open() -> None:
