@@ -63,6 +63,21 @@ def below_share(me: str, shared: Sequence[Share], mine: Container[Queue]) -> lis
     ]
 
 
+def inherits(me: str, topics: Mapping[str, tuple[str, ...]], queues: Mapping[str, int], mine: Container[Queue]) -> bool:
+    """Whether the end of some other member would leave this one below its share. ``topics``: of each member, the oldest first."""
+    alike: dict[tuple[tuple[str, ...], bool], str] = {}
+    older = True
+    for member, consumed in topics.items():
+        if member == me:
+            older = False
+        else:  # those that consume the same, and are all older or all younger, leave the same behind
+            alike[consumed, older] = member
+    return any(
+        below_share(me, sharing({member: topics[member] for member in topics if member != gone}, queues), mine)
+        for gone in alike.values()
+    )
+
+
 def contested(me: str, shared: Sequence[Share], mine: Container[Queue], owners: Mapping[Queue, str]) -> frozenset[Queue]:
     """Queues about to be released by owners with too many, where a member lacks some. ``owners`` may be incomplete."""
     found = set[Queue]()

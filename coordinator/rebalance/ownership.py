@@ -13,7 +13,7 @@ from ...log.runtime.backoff import Backoff
 from ..cells.keys import queue_key
 from ..groups.record import ALL, GroupDeleted, GroupNotFound, GroupRecord
 from ..queues.keeper import OwnershipLost, QueueKeeper
-from .balance import Queue, below_share, contested, plan, sharing
+from .balance import Queue, below_share, contested, inherits, plan, sharing
 from .member_context import MemberContext
 from .owned_queues import CellBeginning, CellKey, OwnedQueues, beginning, unended
 from .owner_scan import OwnerScan
@@ -52,6 +52,8 @@ class Ownership:
         self._watched = WatchedMembers(context)
         self._topics: Mapping[str, tuple[str, ...]] = {}
         self._below_share = True
+        self._inherits = True
+        """Whether the end of another member would leave this one below its share."""
         self._round_s = -math.inf
         self._known_s: float | None = None
         """When the others know of the leaving: infinite before the write. None: it stays."""
@@ -94,7 +96,8 @@ class Ownership:
         if me not in record.members:
             record = await context.join(record, lambda before: before.joined_by(me))
         others = [member for member in record.members if member != me]
-        over = await self._watched.find_over(others, self._round_s, everybody=self._below_share or not owned.keepers)
+        everybody = self._below_share or self._inherits or not owned.keepers
+        over = await self._watched.find_over(others, self._round_s, everybody=everybody)
         topics = {member: self._topics_of(member) for member in record.members if member not in over}
         await owned.settle_doubts(record)
         drain = await self._even_out(topics, record)
@@ -176,5 +179,6 @@ class Ownership:
                 raise error
         if found:
             scan.pacing = scan.pacing.contesting(contested(me, below, owned.keepers, scan.owners), self._round_s)
+        self._inherits = inherits(me, topics, self._queues, owned.keepers)
         self._watched.members |= {owner for queue in scan.pacing.contested if (owner := scan.owners.get(queue))}
         return tuple(drain)

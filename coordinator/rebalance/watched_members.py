@@ -10,7 +10,7 @@ import xxhash
 from .member_context import MemberContext
 
 _WATCHED = 7
-"""The closely watched members. A member below its share watches all."""
+"""The closely watched members. A member that is below its share, or would be if another one ended, watches all."""
 _LEASES_BETWEEN_LOOKS = 2
 """The leases between looks at other members."""
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.coordinator.rebalance.balance import BalancePlan, Queue, plan, shares, sharing
+from penstock.coordinator.rebalance.balance import BalancePlan, Queue, inherits, plan, shares, sharing
 
 TOPICS = ("orders", "refunds", "audit")
 QUEUES = st.dictionaries(st.sampled_from(TOPICS), st.integers(1, 9), min_size=1)
@@ -86,6 +86,31 @@ def test_what_somebody_leaves_is_all_that_moves(queues: dict[str, int], count: i
     left = {member: names for member, names in topics.items() if member != gone}
     after = calm(left, queues, {queue: "" if owner == gone else owner for queue, owner in before.items()}, chance)
     assert {queue for queue in before if after[queue] != before[queue]} == {queue for queue in before if before[queue] == gone}
+
+
+@given(QUEUES, st.lists(st.sets(st.sampled_from(TOPICS), min_size=1), min_size=2, max_size=7), CHANCE)
+def test_who_takes_more_when_another_one_ends_knows_it_before(
+    queues: dict[str, int], consumed: list[set[str]], chance: random.Random
+) -> None:
+    topics = {f"m{number}": tuple(sorted(names & queues.keys())) for number, names in enumerate(consumed)}
+    owners = calm(topics, queues, dict.fromkeys(everything(queues), ""), chance)
+    for me, names in topics.items():
+        own = {topic: queues[topic] for topic in queues if topic in names}
+        mine = {queue for queue, owner in owners.items() if owner == me}
+        without = [{member: consumed for member, consumed in topics.items() if member != gone} for gone in topics if gone != me]
+        assert inherits(me, topics, own, mine) == any(
+            plan(me, members, {queue: me if queue in mine else "" for queue in shared}).take
+            for left in without
+            for members, shared in sharing(left, own)
+        )
+
+
+def test_of_many_members_few_inherit() -> None:
+    queues = {"orders": 256}
+    topics = {f"m{number}": ("orders",) for number in range(100)}
+    owners = calm(topics, queues, dict.fromkeys(everything(queues), ""), random.Random(7))
+    mine = {member: {queue for queue, owner in owners.items() if owner == member} for member in topics}
+    assert sum(inherits(member, topics, queues, mine[member]) for member in topics) <= 4
 
 
 def test_topics_with_the_same_members_are_shared_as_one() -> None:

@@ -172,8 +172,8 @@ async def test_a_full_group_takes_a_member_in_place_of_one_that_is_over_and_no_m
 
 async def test_everybody_is_watched_below_the_share_and_seven_neighbours_with_it() -> None:
     others = [f"w{number}/1" for number in range(9)]
-    scene = Scene(10, *others)
-    for queue, other in enumerate(others):
+    scene = Scene(12, *others)
+    for queue, other in enumerate((*others, others[0])):
         await scene.own(other, queue)
     assert await scene.looked_at(0.0) == set(others)
     assert await scene.looked_at(1.0) == set(others), "at the round before it had no queue yet"
@@ -182,6 +182,15 @@ async def test_everybody_is_watched_below_the_share_and_seven_neighbours_with_it
     assert await scene.looked_at(2 * LEASE_S - 0.1) == neighbours
     assert await scene.looked_at(2 * LEASE_S) == set(others), "the others are looked at every two leases"
     assert await scene.looked_at(2 * LEASE_S + 0.1) == neighbours
+
+
+async def test_everybody_is_watched_by_who_would_take_a_queue_when_another_one_ends() -> None:
+    """By a neighbour it would learn of the end a heartbeat late."""
+    others = [f"w{number}/1" for number in range(9)]
+    scene = Scene(10, *others)
+    for queue, other in enumerate(others):
+        await scene.own(other, queue)
+    assert [await scene.looked_at(now_s) for now_s in (0.0, 1.0, 2.0)] == [set(others)] * 3
 
 
 async def test_a_rest_ends_when_one_of_the_living_dies() -> None:
