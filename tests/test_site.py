@@ -40,6 +40,7 @@ def small_site(folder: Path, **pages: str) -> subprocess.CompletedProcess[str]:
     return build(folder / "mkdocs.yml", folder / "site")
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_the_site_is_built(tmp_path: Path) -> None:
     built = build(SITE, tmp_path)

@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.processes, pytest.mark.slow, pytest.mark.timeout(900)]
     ("kind", "points"),
     [
         pytest.param("mariadb", ["batch sent:3"], marks=pytest.mark.mariadb),
-        pytest.param("mongodb", ["chunk sent:2", "batch sent:3"], marks=pytest.mark.mongodb),
+        pytest.param("mongodb", ["chunk sent:2", "batch sent:3"], marks=[pytest.mark.mongodb, pytest.mark.thorough]),
     ],
 )
 def test_nothing_is_lost_or_doubled(kind: str, points: list[str], tmp_path: Path) -> None:

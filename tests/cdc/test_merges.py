@@ -21,7 +21,7 @@ from penstock.cdc.fold.fold_result import LastTruncate
 from penstock.cdc.sync.backends.merge_rows import batch_of, rows_schema
 from penstock.cdc.target import Target, TargetOwner, TargetProgress
 from tests.cdc.columns import target_column
-from tests.thorough import examples
+from tests.thorough import examples, thoroughly
 
 OWNER = TargetOwner("changes", 1, "s")
 
@@ -85,10 +85,11 @@ KEYS: dict[tuple[str, ...], st.SearchStrategy[Key]] = {
     ),
     ("bigint", "string"): st.tuples(st.integers(0, 2), st.sampled_from(["", "a", LONG + "b"])),
 }
+USUAL: list[tuple[str, ...]] = [("string",), ("timestamp",), ("bigint", "string")]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kinds", KEYS, ids=" ".join)
+@pytest.mark.parametrize("kinds", thoroughly(list(KEYS), USUAL), ids=" ".join)
 def test_merges_give_what_a_dict_would(kinds: tuple[str, ...]) -> None:
     batch = st.tuples(
         st.dictionaries(KEYS[kinds], st.none() | st.integers(0, 9), max_size=4), st.sampled_from([False] * 5 + [True])

@@ -168,6 +168,7 @@ def test_a_line_of_another_form_is_named() -> None:
         event_of(b'{"value": null}')
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_the_shipped_capture_gives_the_shipped_dumps() -> None:
     capture = list(read_events(shipped.events_file()))

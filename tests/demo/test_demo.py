@@ -198,6 +198,7 @@ def test_a_capture_out_of_its_source_s_order_is_refused_and_named(tampering: str
     assert "Traceback" not in result.stderr
 
 
+@pytest.mark.thorough
 @pytest.mark.processes
 @pytest.mark.usefixtures("plain_python")
 def test_every_run_takes_a_topic_of_its_own_one_producer_is_enough_and_what_it_says_to_try_next_can_be_tried(
@@ -262,6 +263,7 @@ def producing(folder: Path) -> Iterator[tuple[subprocess.Popen[str], list[psutil
             running.kill()
 
 
+@pytest.mark.thorough
 @pytest.mark.processes
 @pytest.mark.usefixtures("java")
 @pytest.mark.parametrize(

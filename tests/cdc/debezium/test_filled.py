@@ -21,6 +21,7 @@ ALTERED = (
 )
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("running", [True, pytest.param(False, marks=pytest.mark.thorough)])
 def test_values_that_a_definition_gave_rows_are_read(capture: Capturing, running: bool) -> None:
     tables = [f"t{number}" for number in range(len(ALTERED))]

@@ -65,6 +65,7 @@ def test_a_table_whose_columns_the_log_does_not_tell_is_learnt_and_read(capture:
 OF_A_QUERY = "(PRIMARY KEY (id)) SELECT id, v FROM a"
 
 
+@pytest.mark.thorough
 def test_rows_that_were_read_behind_a_statement_that_tells_no_columns_go_with_it(capture: Capturing) -> None:
     """A truncate at its place leaves them, and what becomes of them until the columns are known is not told."""
     capture.run(*TWO[:2], "CREATE TABLE there LIKE a", "CREATE TABLE gone LIKE a")
@@ -73,6 +74,7 @@ def test_rows_that_were_read_behind_a_statement_that_tells_no_columns_go_with_it
     captured(capture, "a", "there", gone=("gone",))
 
 
+@pytest.mark.thorough
 def test_nothing_is_told_behind_the_place_where_columns_are_known_before_they_are(capture: Capturing) -> None:
     """Neither of other tables, nor of a transaction that was prepared before it."""
     capture.run(*TWO[:2], "CREATE TABLE other LIKE a", "INSERT INTO other SELECT * FROM a")
@@ -99,6 +101,7 @@ def test_a_table_that_is_gone_when_its_columns_are_asked_for_may_come_back(captu
     assert {event.table.partition(".")[2] for event in capture.events()} == {"a", "back"}, "a view has none"
 
 
+@pytest.mark.thorough
 def test_tables_of_a_session_and_executed_comments_change_no_other_table(capture: Capturing) -> None:
     names = ("a", "b", "c", "d", "e")
     capture.run(*(f"CREATE TABLE {name} (id INT PRIMARY KEY, v VARCHAR(20))" for name in names))
@@ -116,6 +119,7 @@ def test_tables_of_a_session_and_executed_comments_change_no_other_table(capture
     captured(capture, "a", "b", "c", "d2", "e", gone=("d",))
 
 
+@pytest.mark.thorough
 def test_tables_whose_names_differ_by_case_alone_are_read_and_learnt_apart(capture: Capturing) -> None:
     capture.run(*TWO[:2], *(f"CREATE TABLE {name} LIKE a" for name in ("made", "MADE", "GONE")))
     capture.run(*(f"INSERT INTO {name} VALUES (1, '{name}')" for name in ("made", "MADE", "GONE")))
@@ -149,6 +153,7 @@ def test_a_server_that_minds_no_case_of_names(commands: Commands, tmp_path: Path
         }
 
 
+@pytest.mark.thorough
 def test_a_table_that_comes_from_a_database_that_is_not_captured_is_learnt(capture: Capturing) -> None:
     other = f"{capture.database}_other"
     capture.run(*TWO[:2], f"CREATE DATABASE {other}", f"CREATE TABLE {other}.c LIKE a")
@@ -162,6 +167,7 @@ def test_a_table_that_comes_from_a_database_that_is_not_captured_is_learnt(captu
     captured(capture, "a", "c")
 
 
+@pytest.mark.thorough
 def test_the_tables_of_a_database_go_with_it(capture: Capturing) -> None:
     capture.run(*TWO)
     capture()
@@ -172,6 +178,7 @@ def test_the_tables_of_a_database_go_with_it(capture: Capturing) -> None:
     captured(capture, "a", gone=("b",))
 
 
+@pytest.mark.thorough
 def test_a_view_is_no_table_and_a_definition_that_the_parser_does_not_understand_is_learnt_where_the_table_has_another_then(
     capture: Capturing,
 ) -> None:

@@ -27,6 +27,7 @@ def _stopped(capture: Capturing) -> dict[str, str]:
     return found
 
 
+@pytest.mark.thorough
 def test_a_sequence_and_what_is_not_captured_stop_nothing(capture: Capturing) -> None:
     capture.run(*TWO, "CREATE SEQUENCE s1")
     capture.server.ask(f"SELECT NEXTVAL({capture.database}.s1)")
@@ -106,6 +107,7 @@ def dotted(mariadb: MariaDBServer, commands: Commands, tmp_path: Path) -> Iterat
     mariadb.run("DROP DATABASE `odd.shop`")
 
 
+@pytest.mark.thorough
 def test_a_cut_does_not_have_a_table_that_stands_still_until_it_is_read_again(dotted: Capturing, tmp_path: Path) -> None:
     """Also where the names of the database and of a table have dots."""
     into = str(tmp_path / "into")

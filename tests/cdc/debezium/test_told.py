@@ -61,6 +61,7 @@ def test_a_table_is_another_one_when_another_has_come_by_its_name(capture: Captu
     assert counted(capture.events()) == before, "nothing is read or told once more"
 
 
+@pytest.mark.thorough
 def test_partitions_that_are_emptied_dropped_or_exchanged(capture: Capturing) -> None:
     ranges = "PARTITION BY RANGE (id) (" + ", ".join(f"PARTITION p{n} VALUES LESS THAN ({n}0)" for n in range(1, 5)) + ")"
     capture.run(
@@ -77,6 +78,7 @@ def test_partitions_that_are_emptied_dropped_or_exchanged(capture: Capturing) ->
     assert _rows(capture, "a") == {2: "y", 22: "b"}
 
 
+@pytest.mark.thorough
 def test_a_transaction_of_two_phases_counts_once_it_is_committed(capture: Capturing) -> None:
     capture.run(*TWO)
     capture()
@@ -99,6 +101,7 @@ def test_a_transaction_of_two_phases_counts_once_it_is_committed(capture: Captur
     assert counted(capture.events())["r"] == 4, "its rows came with the commit"
 
 
+@pytest.mark.thorough
 def test_a_transaction_that_an_earlier_process_saw_prepared_has_its_tables_read_at_the_commit(capture: Capturing) -> None:
     capture.run(*TWO)
     capture()
@@ -113,6 +116,7 @@ def test_a_transaction_that_an_earlier_process_saw_prepared_has_its_tables_read_
     assert counted(capture.events()) == {**before, "c": before["c"] + 1}
 
 
+@pytest.mark.thorough
 def test_a_statement_that_changes_rows_has_its_table_read(capture: Capturing) -> None:
     capture.run(*TWO)
     capture()
@@ -128,6 +132,7 @@ def test_a_statement_that_changes_rows_has_its_table_read(capture: Capturing) ->
     assert counted(capture.events())["r"] == 4 + 1 + 1, "once, and only that table"
 
 
+@pytest.mark.thorough
 def test_a_statement_whose_triggers_nobody_may_see_has_all_tables_read(capture: Capturing) -> None:
     capture.run(*TWO, "CREATE TRIGGER t AFTER UPDATE ON a FOR EACH ROW UPDATE b SET v = NEW.v WHERE b.id = NEW.id")
     capture()
@@ -135,6 +140,7 @@ def test_a_statement_whose_triggers_nobody_may_see_has_all_tables_read(capture: 
     captured(capture, "a", "b")
 
 
+@pytest.mark.thorough
 def test_events_that_cannot_be_read_end_the_capture(capture: Capturing) -> None:
     capture.run(*TWO)
     capture()

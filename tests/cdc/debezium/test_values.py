@@ -292,6 +292,7 @@ FORMS = {
 }
 
 
+@pytest.mark.thorough
 def test_names_keys_and_forms_of_tables_are_the_same_by_both_ways(
     mariadb: MariaDBServer, commands: Commands, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
@@ -341,6 +342,7 @@ def test_names_keys_and_forms_of_tables_are_the_same_by_both_ways(
     assert {name: json.loads(ways["invisible"]["r"][0])[name] for name in ("hidden", "later")} == {"hidden": 2, "later": 4}
 
 
+@pytest.mark.thorough
 def test_a_date_that_no_calendar_has_ends_the_capture_and_is_named(
     mariadb: MariaDBServer, commands: Commands, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

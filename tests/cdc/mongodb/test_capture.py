@@ -331,6 +331,7 @@ def test_what_went_while_nobody_followed_goes_when_all_is_read_again(capture: Ca
     assert ids(synced(capture, tmp_path / "into")) == {"old": [], "new": [], "other": ["1"]}
 
 
+@pytest.mark.thorough
 def test_a_large_transaction_is_no_sign_of_another_server(capture: Capturing) -> None:
     """The last of so many changes has a number of a later time."""
     capture.db.a.insert_one({"_id": -1})

@@ -143,6 +143,7 @@ def test_a_table_named_later_comes_with_its_rows(database: Database, capture: Ca
     assert [event.op for event in events if event.table == "public.b"] == ["r", "r", "c", "d"]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("point", ["chunk planned:1", "chunk planned:2", "chunk sent:1", "chunk durable:2"])
 def test_a_chunk_is_told_by_what_was_sent_before_changes_are_followed(
     database: Database, capture: Capturing, monkeypatch: pytest.MonkeyPatch, point: str
@@ -197,6 +198,7 @@ def test_a_lost_slot_is_told_and_a_new_snapshot_makes_it_good(database: Database
     assert folded(capture.events(), batches=1)["public.a"].keys() == {(2,), (3,), (4,), (5,)}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("point", ["renewed", "published", "slot created"])
 def test_a_snapshot_again_that_ends_on_the_way_is_not_forgotten(
     database: Database, capture: Capturing, monkeypatch: pytest.MonkeyPatch, point: str

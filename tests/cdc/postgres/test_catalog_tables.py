@@ -98,6 +98,7 @@ def test_a_table_that_is_made_again_is_read_again(database: Database, capture: C
     assert stopped(capture) == {}
 
 
+@pytest.mark.thorough
 @when
 def test_another_table_by_the_name_of_one_that_was_renamed(database: Database, capture: Capturing, when: str) -> None:
     database.run(MADE)
@@ -111,6 +112,7 @@ def test_another_table_by_the_name_of_one_that_was_renamed(database: Database, c
     assert stopped(capture) == {}
 
 
+@pytest.mark.thorough
 @when
 @pytest.mark.parametrize("move", ["ALTER TABLE t RENAME TO n", "CREATE SCHEMA s;;ALTER TABLE t SET SCHEMA s"])
 @pytest.mark.parametrize("change", [pytest.param("", marks=pytest.mark.thorough), ";;UPDATE {} SET v = 'x' WHERE id = 1"])
@@ -145,6 +147,7 @@ def test_a_table_that_is_dropped_stands_still(database: Database, capture: Captu
     assert stopped(capture) == {}
 
 
+@pytest.mark.thorough
 @when
 def test_a_table_that_leaves_the_publication_stands_still_until_it_comes_back(
     database: Database, capture: Capturing, when: str
@@ -163,6 +166,7 @@ def test_a_table_that_leaves_the_publication_stands_still_until_it_comes_back(
     assert stopped(capture) == {}
 
 
+@pytest.mark.thorough
 @when
 @pytest.mark.parametrize("identity", ["DEFAULT", "FULL"])
 def test_a_key_that_goes_and_comes_back(database: Database, capture: Capturing, when: str, identity: str) -> None:
@@ -179,6 +183,7 @@ def test_a_key_that_goes_and_comes_back(database: Database, capture: Capturing, 
     assert stopped(capture) == {}
 
 
+@pytest.mark.thorough
 @when
 def test_a_key_that_goes_for_good(database: Database, capture: Capturing, when: str) -> None:
     database.run(MADE)
@@ -258,6 +263,7 @@ def test_what_comes_after_a_change_does_not_explain_it(database: Database, captu
     assert tables(capture)["s3.t"] == source(database, "s3.t")
 
 
+@pytest.mark.thorough
 @when
 def test_partitions_that_come_and_go(database: Database, capture: Capturing, when: str) -> None:
     changes = [
@@ -278,6 +284,7 @@ def test_partitions_that_come_and_go(database: Database, capture: Capturing, whe
     assert stopped(capture) == {}
 
 
+@pytest.mark.thorough
 @when
 def test_tables_of_a_publication_for_all_tables(database: Database, capture: Capturing, when: str) -> None:
     database.run(f"{MADE}; CREATE PUBLICATION penstock FOR ALL TABLES WITH (publish_via_partition_root = true)")
@@ -295,6 +302,7 @@ def test_tables_of_a_publication_for_all_tables(database: Database, capture: Cap
     assert stopped(capture) == {}
 
 
+@pytest.mark.thorough
 def test_a_key_that_becomes_deferrable_may_be_double_within_a_transaction(database: Database, capture: Capturing) -> None:
     database.run(f"{MADE}; ALTER TABLE t REPLICA IDENTITY FULL")
     capture()
@@ -371,6 +379,7 @@ def test_a_cut_does_not_have_a_table_that_stands_still(database: Database, captu
     assert sorted(back["t"]["id"].to_pylist()) == [2, 3]
 
 
+@pytest.mark.thorough
 @when
 @pytest.mark.parametrize("setting", ["publish = 'insert'", "publish_via_partition_root = false"])
 def test_a_publication_that_leaves_changes_out_for_a_while(database: Database, capture: Capturing, when: str, setting: str) -> None:

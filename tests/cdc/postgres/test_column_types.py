@@ -188,6 +188,7 @@ def test_types_are_there_before_the_events_that_name_them(
     assert {path.name for path in kept(capture)} == set(named(capture))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("how", ["gone", "damaged", "another's", "newer", "forbidden"])
 def test_without_its_types_a_target_has_those_of_json_and_the_log_says_so_once(
     database: Database,
@@ -255,6 +256,7 @@ def test_a_source_that_becomes_wider_goes_on_after_the_line_that_its_table_says(
     assert "a: equal (3 rows" in printed("verify-sync", database.dsn, str(into), "--table", "a")
 
 
+@pytest.mark.thorough
 def test_a_target_of_an_older_release_keeps_its_text_until_it_is_asked_for(
     database: Database, capture: Capturing, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

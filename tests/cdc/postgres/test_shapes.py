@@ -140,6 +140,7 @@ def captured(capture: Capturing, *options: str) -> str:
     return capture(*named, *options)
 
 
+@pytest.mark.thorough
 def test_every_type_in_every_shape_is_what_the_server_says_of_it(database: Database, capture: Capturing, tmp_path: Path) -> None:
     typed = columns(database.connection.info.server_version)
     made(database, typed)

@@ -78,6 +78,7 @@ def test_the_slot_s_wait_is_told_and_ends_at_a_signal(
     assert [event.op for event in capture.events()] == ["r"]
 
 
+@pytest.mark.thorough
 def test_a_prepared_transaction_that_is_waited_for_is_named(database: Database, capture: Capturing, tmp_path: Path) -> None:
     database.run("CREATE TABLE a (id int PRIMARY KEY)")
     with psycopg.connect(database.dsn) as connection:
@@ -112,6 +113,7 @@ def test_a_capture_that_is_killed_leaves_no_slot_that_is_being_made(database: Da
         wait_until(lambda: not slots(database), "the slot is gone", timeout_s=PATIENCE_S)
 
 
+@pytest.mark.thorough
 def test_a_locked_table_s_wait_is_told_and_ends_at_a_signal(database: Database, capture: Capturing, tmp_path: Path) -> None:
     database.run("CREATE TABLE a (id int PRIMARY KEY); INSERT INTO a VALUES (1); CREATE PUBLICATION penstock FOR TABLE a")
     said = tmp_path / "said"

@@ -81,6 +81,7 @@ def test_a_target_gets_the_source_s_types_in_one_commit_and_the_sync_goes_on(lak
     assert rows(into / "bills") == [{**ROWS[0], "amount": Decimal("7.00")}, *ROWS[1:], {**ROWS[0], "id": 4}]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("moment", ["before", "in", "after"])
 def test_wherever_it_ends_the_target_has_one_form_or_the_other(lake: str, into: Path, moment: Any) -> None:
     version = DeltaTable(str(into / "bills")).version()

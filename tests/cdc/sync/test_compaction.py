@@ -156,11 +156,13 @@ def test_a_sync_puts_small_files_together(tmp_path: Path) -> None:
     assert len(rows(path)) == batches + 1
 
 
+@pytest.mark.thorough
 def test_none_is_compacted_if_nobody_wants_it(tmp_path: Path) -> None:
     path = many_batches(tmp_path, FILES_MIN + 2, compact_every=0)
     assert len(DeltaTable(str(path)).file_uris()) == FILES_MIN + 2
 
 
+@pytest.mark.thorough
 def test_few_files_and_no_table_are_left_alone(tmp_path: Path) -> None:
     path = many_batches(tmp_path, FILES_MIN - 1, compact_every=1)
     tables = DeltalakeTargets(str(path.parent), by_position=True)
@@ -169,6 +171,7 @@ def test_few_files_and_no_table_are_left_alone(tmp_path: Path) -> None:
     assert "OPTIMIZE" not in {commit["operation"] for commit in DeltaTable(str(path)).history()}
 
 
+@pytest.mark.thorough
 def test_large_files_are_not_written_again(tmp_path: Path) -> None:
     path = many_batches(tmp_path, FILES_MIN, compact_every=0)
     DeltaTable(str(path)).alter.set_table_properties({"delta.targetFileSize": "100"})

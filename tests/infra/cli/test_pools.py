@@ -199,6 +199,7 @@ def is_pending(pid: int, number: signal.Signals) -> bool:
     return bool(int(status["ShdPnd"], 16) >> number - 1 & 1)
 
 
+@pytest.mark.thorough
 def test_signals_to_parent_and_workers_together_are_one(start: Start, sent: Path, tmp_path: Path) -> None:
     """As systemd tells all processes of a service to end."""
     pool = start(*consume("--call", "handlers:hold"))
@@ -215,6 +216,7 @@ def test_signals_to_parent_and_workers_together_are_one(start: Start, sent: Path
     assert settled(sent) == pool.handled() > 0
 
 
+@pytest.mark.thorough
 def test_a_pool_that_is_idle_ends(start: Start, sent: Path) -> None:
     pool = start(*consume("--exec", "cat > /dev/null", "--until-idle", "0.5s"))
     assert pool.process.wait(PATIENCE_S) == 0
@@ -269,6 +271,7 @@ def test_a_pool_that_reloads_runs_what_was_written_last_and_outlives_what_is_bro
     assert "No module named 'nothing_of_this_name' (app.py, line 1)" in pool.errors.read_text()
 
 
+@pytest.mark.thorough
 def test_sighup_replaces_the_workers_of_a_service(start: Start, sent: Path, tmp_path: Path) -> None:
     (tmp_path / "app.py").write_text(APP.replace("VERSION", "first"))
     pool = start("run", "app:app", "--processes", "2")
@@ -294,6 +297,7 @@ def free_in_a_row(count: int) -> int:
             return first
 
 
+@pytest.mark.thorough
 def test_processes_of_a_gateway_share_a_port_and_each_has_one_behind_it(start: Start, sent: Path) -> None:
     first = free_in_a_row(3)
     pool = start("gateway", "kafka", "--processes", "2", "--port", str(first), "--metrics-port", "0")

@@ -87,6 +87,7 @@ def test_it_rewrites_and_the_sync_goes_on(penstock: Penstock, lake: Path, into: 
     assert rows(into / "bills")[2]["amount"] == Decimal("7.00")
 
 
+@pytest.mark.thorough
 def test_the_line_that_a_stopped_table_says_is_the_line_to_run(penstock: Penstock, lake: Path, into: Path) -> None:
     penstock("sync", TOPIC, "--into", into, "--retype", "--yes")
     send(str(lake), [bill(3, "NaN", at=4, types=TYPES)], queues=1)

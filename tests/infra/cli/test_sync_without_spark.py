@@ -166,6 +166,7 @@ def test_a_folder_that_cannot_be_written_to_is_told_as_it_is(penstock: Penstock,
     assert f"object:    {tmp_path / 'file'}\n" in said
 
 
+@pytest.mark.thorough
 def test_a_store_of_targets_that_does_not_answer_is_told_as_it_is(
     penstock: Penstock, lake: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -178,6 +179,7 @@ def test_a_store_of_targets_that_does_not_answer_is_told_as_it_is(
     assert "Error performing GET http://127.0.0.1:1" in said
 
 
+@pytest.mark.thorough
 def test_a_folder_in_which_no_table_can_be_made_ends_the_sync(penstock: Penstock, lake: Path, tmp_path: Path) -> None:
     send(str(lake), EVENTS)
     (tmp_path / "file").write_text("")
@@ -210,6 +212,7 @@ def test_what_ends_the_process_reaches_the_caller_in_a_line_and_a_bug_with_its_t
     assert "test_sync_without_spark.py" in "".join(traceback.format_exception(bug))
 
 
+@pytest.mark.thorough
 @pytest.mark.versitygw
 def test_targets_on_s3(
     penstock: Penstock, lake: Path, tmp_path: Path, versitygw: S3Server, monkeypatch: pytest.MonkeyPatch

@@ -45,6 +45,7 @@ def test_topics_tell_what_is_not_published_and_when_the_table_was_written(consol
     assert rows["orders"]["last_commit"] is not None
 
 
+@pytest.mark.thorough
 def test_who_plays_the_roles_is_told(console: Open, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(coordination, "LEASE_S", 1.5)
     browser = console()

@@ -71,6 +71,7 @@ def test_a_full_disk_loses_nothing_and_all_goes_on_when_there_is_room(tmp_path: 
     assert outcome.done["full"] == 1
 
 
+@pytest.mark.thorough
 @pytest.mark.postgres
 @pytest.mark.processes
 @pytest.mark.slow

@@ -152,6 +152,7 @@ def test_the_day_in_which_a_batch_is_to_be_linked_begins_before_its_tasks(lake: 
     assert bodies(lake) == []
 
 
+@pytest.mark.thorough
 def test_in_a_session(spark: SparkSession, lake: penstock.Lake, tmp_path: Path) -> None:
     from pyspark.sql import functions as F
 

@@ -95,6 +95,7 @@ def test_what_does_not_fit_is_told_before_anything_is_written(spark: SparkSessio
     assert messages(lake) == messages(lake, "plain") == []
 
 
+@pytest.mark.thorough
 def test_the_sink_takes_fields_beside_columns_of_messages(spark: SparkSession, lake: penstock.Lake) -> None:
     rows = frame_of(spark, 6).selectExpr("*", "binary('k') AS key")
     sink = {"lake": lake.url, "topic": "plain"}

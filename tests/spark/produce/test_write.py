@@ -209,6 +209,7 @@ def test_nothing_is_visible_before_all_is(spark: SparkSession, lake: penstock.La
     assert result.entry is not None
 
 
+@pytest.mark.thorough
 def test_a_batch_is_written_once_and_a_name_has_one_owner(spark: SparkSession, lake: penstock.Lake, tmp_path: Path) -> None:
     def write(batch: int, rows: DataFrame) -> WriteResult:
         return write_ordered(rows, lake, "orders", message_group="user", order_by="seq", name="etl", batch_id=batch)
@@ -281,6 +282,7 @@ def test_a_stream_writes_each_batch_once(spark: SparkSession, lake: penstock.Lak
     assert "linking.py" not in str(raised.value)
 
 
+@pytest.mark.thorough
 def test_a_second_write_of_a_batch_under_its_name_is_refused_not_passed_over(
     spark: SparkSession, lake: penstock.Lake, tmp_path: Path
 ) -> None:
@@ -356,6 +358,7 @@ def test_a_null_body_is_a_tombstone(spark: SparkSession, lake: penstock.Lake) ->
     assert sorted((message.body for message in read(lake)), key=str) == [None, *["né".encode()] * 3]
 
 
+@pytest.mark.thorough
 def test_bad_rows_are_told_in_a_line_and_nothing_of_the_batch_is_there(spark: SparkSession, lake: penstock.Lake) -> None:
     from pyspark.sql import functions as F
 

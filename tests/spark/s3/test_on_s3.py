@@ -80,6 +80,7 @@ def check(rows: Iterable[Any], *, until: int) -> None:
     assert found == {f"user-{user}": list(range(user, until, USERS)) for user in range(USERS)}
 
 
+@pytest.mark.thorough
 def test_writes_sources_and_streams(spark: SparkSession, server: S3Server) -> None:
     url, checkpoint = server.url("spark-lake"), f"s3a://{server.bucket}/checkpoints/copy"
     made(url, "orders", "copies")

@@ -94,6 +94,7 @@ def test_rows_of_table_and_log_have_real_types(spark: SparkSession, lake: pensto
         frame_of(spark, lake, columns="value.amuont")
 
 
+@pytest.mark.thorough
 def test_the_table_is_flat(spark: SparkSession, lake: penstock.Lake) -> None:
     send(lake, ROW, EMPTY)
     publish(lake)

@@ -86,7 +86,7 @@ def test_without_spark(tmp_path: Path) -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("first", [True, False])
+@pytest.mark.parametrize("first", [True, pytest.param(False, marks=pytest.mark.thorough)])
 def test_by_spark_and_by_turns(spark: SparkSession, tmp_path: Path, first: bool) -> None:
     assert applied([spark, None, spark] if first else [None, spark, spark], tmp_path) == ENDED
 

@@ -45,6 +45,7 @@ def _no_steps() -> object:
     return NO_STEPS
 
 
+@pytest.mark.thorough
 @in_each_way
 def test_each_target_gets_its_own_rows_and_progress(spark: SparkSession, tmp_path: Path, way: Way) -> None:
     lake, into, batches = str(tmp_path / "lake"), tmp_path / "targets", list[BatchReport]()

@@ -29,6 +29,7 @@ def read(found: FramesAtCut, table: str) -> dict[int, int]:
     return {row.id: row.v for row in found[table].collect()}
 
 
+@pytest.mark.thorough
 def test_tables_at_cuts_that_spark_and_its_driver_have_made(spark: SparkSession, tmp_path: Path) -> None:
     into = tmp_path / "into"
     asked = "'delta.columnMapping.mode' = 'name', 'delta.enableDeletionVectors' = 'true'"

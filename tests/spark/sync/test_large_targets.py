@@ -26,6 +26,7 @@ def change(op: str, number: int, **more: object) -> Row:
     return event(op, "t", key, None if op == "d" else {**key, **more}, before=key if op == "d" else None)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("way", "history"),
     [

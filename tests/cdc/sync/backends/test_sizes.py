@@ -136,6 +136,7 @@ def test_a_bad_limit_is_told(tmp_path: Path, value: int) -> None:
         sync(str(tmp_path / "lake"), TOPIC, SyncOptions(into=tmp_path / "targets", max_bytes=value))
 
 
+@pytest.mark.thorough
 @pytest.mark.spark
 def test_batches_of_tasks_are_bounded_in_bytes(spark: SparkSession, lake: str, tmp_path: Path) -> None:
     batches: list[BatchReport] = []

@@ -39,14 +39,18 @@ class Players:
         self._stack.close()
 
 
-def in_turns(families: Iterable[Family] = FAMILIES.values()) -> list[Any]:
-    """Parameters of a test that each family plays by itself, most of them in `make test-all` only."""
-    return [pytest.param(one, id=one.name, marks=_marks(one)) for one in families]
+_FEW = ("java", "franz-go")
 
 
-def _marks(family: Family) -> list[pytest.MarkDecorator]:
+def in_turns(families: Iterable[Family] = FAMILIES.values(), *, few: bool = False) -> list[Any]:
+    """Parameters of a test that each family plays by itself, most of them in `make test-all` only. ``few``: all but two."""
+    return [pytest.param(one, id=one.name, marks=_marks(one, few=few)) for one in families]
+
+
+def _marks(family: Family, *, few: bool) -> list[pytest.MarkDecorator]:
     marks = [getattr(pytest.mark, family.mark)] if family.mark else []
-    return marks if family.is_short else [*marks, pytest.mark.thorough]
+    is_played = family.name in _FEW if few else family.is_short
+    return marks if is_played else [*marks, pytest.mark.thorough]
 
 
 def together() -> list[Family]:

@@ -22,7 +22,7 @@ def team(lake: penstock.Lake, name: str) -> GroupTeam:
     return GroupTeam(TopicRounds(lake, name), f"group of {name}")
 
 
-@pytest.mark.parametrize("family", in_turns())
+@pytest.mark.parametrize("family", in_turns(few=True))
 def test_members_come_and_go_and_go_on_from_what_was_committed(players: Players, family: Family, team: GroupTeam) -> None:
     program = players[family]
     for name in ("a", "b", "c"):
@@ -45,7 +45,7 @@ def test_members_come_and_go_and_go_on_from_what_was_committed(players: Players,
     assert [late.values(partition) for partition in PARTITIONS] == [[number]] * 4
 
 
-@pytest.mark.parametrize("family", in_turns(STATIC))
+@pytest.mark.parametrize("family", in_turns(STATIC, few=True))
 def test_a_static_member_returns_to_its_partitions_without_a_rebalance(players: Players, family: Family, team: GroupTeam) -> None:
     for name in ("a", "b"):
         team.join(players[family], name, instance=name)
@@ -63,7 +63,7 @@ def test_a_static_member_returns_to_its_partitions_without_a_rebalance(players: 
     assert {one.id for one in after.members}.isdisjoint(one.id for one in before.members)
 
 
-@pytest.mark.parametrize("family", in_turns(SEEKING))
+@pytest.mark.parametrize("family", in_turns(SEEKING, few=True))
 def test_a_member_seeks_by_time(players: Players, family: Family, team: GroupTeam) -> None:
     rows = [{**record(None, b"%d" % number, time_ms=BORN_MS + 1000 * number), "partition": number % 4} for number in range(20)]
     players[family].call("produce", topic=team.rounds.topic, records=rows, one_by_one=True)

@@ -127,6 +127,7 @@ def test_a_simple_consumer_receives_and_acknowledges(lake: penstock.Lake, sdks: 
     together(sdks, play)
 
 
+@pytest.mark.thorough
 def test_what_is_not_acknowledged_in_time_comes_again(lake: penstock.Lake, sdks: list[Sdk], name: str) -> None:
     """Of a batch all but the first are acknowledged: RocketMQ's own suite demands that all come again, and the later ones only then."""
 
@@ -178,6 +179,7 @@ def test_a_failing_message_holds_up_its_message_group_only_and_becomes_a_dead_le
     together(sdks, play)
 
 
+@pytest.mark.thorough
 def test_a_concurrent_push_consumer_counts_its_attempts(lake: penstock.Lake, sdks: list[Sdk], name: str) -> None:
     retry = penstock.RetryPolicy(interval=1)
 
