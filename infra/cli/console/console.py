@@ -44,18 +44,12 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
     help="With --trust-header: an operator; * for all. Others are viewers.",
 )
 @click.option(
-    "--trust-from",
+    "--trusted-proxy",
     "proxies",
     multiple=True,
-    metavar="ADDRESS",
-    help="With --trust-header: the proxy's address.  [default: 127.0.0.1 and ::1]",
-)
-@click.option(
-    "--forwarded-allow-ips",
-    "forwarders",
-    multiple=True,
-    metavar="ADDRESS",
-    help="A reverse proxy's address or network, whose X-Forwarded-For says who calls: failed log-ins count by that.",
+    metavar="CIDR",
+    help="A proxy in front, by address or network: its Forwarded or X-Forwarded-For says from where a call comes.  "
+    "[default: with --trust-header 127.0.0.1 and ::1, else none]",
 )
 @click.option(
     "--allow-host", "hosts", multiple=True, metavar="NAME", help="Another name by which browsers reach a console on loopback."
@@ -112,10 +106,9 @@ def options_of(session: CommandSession, given: dict[str, Any]) -> ConsoleOptions
         lakes = lakes_of_file(given["config"], refresh=refresh)
     trusted = None
     if given["trust_header"] is not None:
-        proxies = {"proxies": frozenset(given["proxies"])} if given["proxies"] else {}
-        trusted = TrustedHeader(header=check_header(given["trust_header"]), operators=frozenset(given["operators"]), **proxies)
-    elif given["operators"] or given["proxies"]:
-        raise click.UsageError("--operator and --trust-from are about --trust-header; give that, too.")
+        trusted = TrustedHeader(header=check_header(given["trust_header"]), operators=frozenset(given["operators"]))
+    elif given["operators"]:
+        raise click.UsageError("--operator is about --trust-header; give that, too.")
     return ConsoleOptions(
         lakes=lakes,
         host=given["host"],
@@ -124,7 +117,7 @@ def options_of(session: CommandSession, given: dict[str, Any]) -> ConsoleOptions
         hosts=tuple(given["hosts"]),
         password_file=given["password_file"],
         trusted=trusted,
-        forwarders=tuple(given["forwarders"]),
+        proxies=tuple(given["proxies"]),
         tls_cert=given["tls_cert"],
         tls_key=given["tls_key"],
     )

@@ -10,13 +10,13 @@ from starlette.responses import Response
 from starlette.routing import Mount, Route, Router
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Receive, Scope, Send
-from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from ....log.runtime.runtime import Runtime
 from ..actions.action_runner import ActionRunner
 from ..actions.registry import ACTIONS
 from ..lakes.lakes import ServedLakes
 from . import action_routes, pages
+from .forwarded import ForwardedMiddleware
 from .jinja import STATIC
 from .login import Login
 from .middleware import ErrorMiddleware, LoginMiddleware, login_routes
@@ -62,5 +62,5 @@ def app_of(site: ConsoleSite) -> ASGIApp:
     app: ASGIApp = SecurityMiddleware(
         ErrorMiddleware(LoginMiddleware(router, site), site), known_hosts=site.options.known_hosts, is_tls=site.options.is_tls
     )
-    forwarders = list(site.options.forwarders)
-    return ProxyHeadersMiddleware(app, forwarders) if forwarders else app  # type: ignore[arg-type, return-value] # the same by two names
+    proxies = site.options.trusted_proxies
+    return ForwardedMiddleware(app, proxies) if proxies else app

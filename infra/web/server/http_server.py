@@ -13,7 +13,7 @@ from ....log.errors import InvalidArgument
 from ....log.runtime.runtime import Runtime
 from ..lakes.lakes import ServedLakes
 from .app import KEY_BYTES, app_of, site_of
-from .head_timeout import HeadTimeoutProtocol
+from .head_timeout import protocol_of
 from .options import ConsoleOptions
 
 DRAIN_S = 5
@@ -45,7 +45,7 @@ async def _serve(
     site = site_of(options, lakes, runtime, key=runtime.random.randbytes(KEY_BYTES))
     config = uvicorn.Config(
         app_of(site),
-        http=HeadTimeoutProtocol,
+        http=protocol_of(options.trusted_proxies),
         ws="none",
         lifespan="on",
         log_config=None,

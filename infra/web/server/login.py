@@ -12,6 +12,7 @@ from starlette.datastructures import Headers
 
 from ....log.errors import InvalidArgument, PermissionDenied, RetryError
 from ....log.runtime.runtime import Runtime
+from .forwarded import TrustedProxies, address_block
 from .options import ConsoleOptions, ConsoleRole, TrustedHeader
 from .passwords import NOBODY, ConsoleUser, PasswordFile
 from .security import SESSION_S, SessionSigner, ViewerSession
@@ -100,8 +101,8 @@ class Login:
     def by_password(self) -> bool:
         return self._file is not None
 
-    def viewer(self, cookie: str | None, headers: Headers, address: str) -> Viewer | None:
-        """None: a log-in is needed. Raises `PermissionDenied` for a call past the trusted proxy."""
+    def viewer(self, cookie: str | None, headers: Headers, peer: str) -> Viewer | None:
+        """None: a log-in is needed. Raises `PermissionDenied` for a connection past the trusted proxies."""
         now_s = self._runtime.clock.wall_ms() / 1000
         session = None if cookie is None else self.signer.session(cookie, now_s=now_s)
         if session is not None and session.id in self._ended.get(session.name, ()):
@@ -111,7 +112,7 @@ class Login:
             if user is None or session is None or session.proof != user.proof:
                 return None
             return Viewer(name=user.name, role=user.role, session=session)
-        name, role = self._named(headers, address)
+        name, role = self._named(headers, peer)
         if session is None or session.name != name:
             session = self.session_of(name, proof="")
         return Viewer(name=name, role=role, session=session)
@@ -120,9 +121,12 @@ class Login:
         until_s = self._runtime.clock.wall_ms() // 1000 + SESSION_S
         return ViewerSession(id=self._runtime.new_id(), name=name, proof=proof, until_s=until_s)
 
-    def _named(self, headers: Headers, address: str) -> tuple[str, ConsoleRole]:
+    def _named(self, headers: Headers, peer: str) -> tuple[str, ConsoleRole]:
         trusted = self._options.trusted
-        return (LOCAL_USER, ConsoleRole.OPERATOR) if trusted is None else named_by_proxy(trusted, headers, address)
+        if trusted is None:
+            return LOCAL_USER, ConsoleRole.OPERATOR
+        check_proxy(self._options.trusted_proxies, peer)
+        return named_by_proxy(trusted, headers)
 
     def _users(self, file: PasswordFile) -> Mapping[str, ConsoleUser]:
         try:
@@ -142,7 +146,7 @@ class Login:
         """
         assert self._file is not None, "the page of the log-in is there for a password file"
         known_here = self.signer.is_mark(name, mark)
-        sources = (f"mark {mark}",) if known_here else (f"name {name[:NAME_CHARS_MAX]}", f"address {address}")
+        sources = (f"mark {mark}",) if known_here else (f"name {name[:NAME_CHARS_MAX]}", f"address {address_block(address)}")
         now_s = self._runtime.clock.monotonic_s()
         self._failures.check(now_s, *sources)
         if self._under_way >= (UNDER_WAY_KNOWN_MAX if known_here else UNDER_WAY_MAX):
@@ -174,16 +178,20 @@ class Login:
         return self.signer.mark(viewer.name, self._runtime.new_id())
 
 
-def named_by_proxy(trusted: TrustedHeader, headers: Headers, address: str) -> tuple[str, ConsoleRole]:
-    """The name and role of a request by its proxy. Raises `PermissionDenied` for one past the proxy."""
-    if address not in trusted.proxies:
+def check_proxy(proxies: TrustedProxies, peer: str) -> None:
+    """Raises `PermissionDenied` for a request past the proxies."""
+    if peer not in proxies:
         raise PermissionDenied(
             "requests come through the proxy in front",
             operation="console",
-            expected=f"from {', '.join(sorted(trusted.proxies))}",
-            observed=address,
-            hint="name the proxy's address with --trust-from",
+            expected=f"from {proxies}",
+            observed=peer,
+            hint="name the proxy's address or network with --trusted-proxy",
         )
+
+
+def named_by_proxy(trusted: TrustedHeader, headers: Headers) -> tuple[str, ConsoleRole]:
+    """The name and role of a request by its proxy. Raises `PermissionDenied` where it gives no name."""
     given = headers.getlist(trusted.header)
     name = given[0].strip() if len(given) == 1 else ""
     if not name or len(name) > NAME_CHARS_MAX:

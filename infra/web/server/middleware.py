@@ -16,7 +16,7 @@ from ...json_values import json_value
 from ..faults import problem_of
 from .login import Viewer
 from .security import MARK_S, SESSION_S, is_from_within_another_site, is_same_origin
-from .site import ConsoleSite, FormRefused, address_of, json_response, read_form, status_of
+from .site import ConsoleSite, FormRefused, address_of, json_response, peer_of, read_form, status_of
 
 log = logging.getLogger("penstock.console")
 
@@ -46,7 +46,7 @@ class LoginMiddleware:
             await self._app(scope, receive, send)
             return
         cookie = request.cookies.get(self._site.cookie(request))
-        viewer = self._site.login.viewer(cookie, request.headers, address_of(request))
+        viewer = self._site.login.viewer(cookie, request.headers, peer_of(request))
         if viewer is None:
             await self._refused(request)(scope, receive, send)
             return

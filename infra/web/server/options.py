@@ -9,8 +9,10 @@ from pathlib import Path
 
 from ....log.errors import InvalidArgument
 from ..lakes.lakes import LakeOptions
+from .forwarded import TrustedProxies
 
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
+_LOOPBACK_PROXIES = ("127.0.0.1", "::1")
 
 
 class ConsoleRole(StrEnum):
@@ -26,8 +28,6 @@ class TrustedHeader:
 
     header: str
     operators: frozenset[str] = frozenset()
-    proxies: frozenset[str] = frozenset({"127.0.0.1", "::1"})
-    """The addresses whose header is believed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,8 +42,8 @@ class ConsoleOptions:
     """More host names of a console on loopback."""
     password_file: Path | None = None
     trusted: TrustedHeader | None = None
-    forwarders: tuple[str, ...] = ()
-    """Proxies whose ``X-Forwarded-For`` is believed: failed log-ins count by client."""
+    proxies: tuple[str, ...] = ()
+    """The addresses and networks of proxies in front, whose word on the caller is believed."""
     tls_cert: Path | None = None
     tls_key: Path | None = None
 
@@ -54,13 +54,11 @@ class ConsoleOptions:
             raise self._bad("--tls-cert and --tls-key go together")
         if self.password_file is not None and self.trusted is not None:
             raise self._bad("--password-file and --trust-header are two ways to log in", hint="give one of them")
-        if self.forwarders and self.trusted is not None:
-            raise self._bad("--forwarded-allow-ips and --trust-header do not go together", hint="give --trust-from")
-        for one in self.forwarders:
+        for one in self.proxies:
             try:
-                ipaddress.ip_network(one)
+                TrustedProxies.of([one])
             except ValueError:
-                raise self._bad("--forwarded-allow-ips takes addresses and networks", observed=one) from None
+                raise self._bad("--trusted-proxy takes addresses and networks, such as 10.0.0.0/24", observed=one) from None
         if not self.asks_who and not is_loopback(self.host):
             raise self._bad(
                 "a console that others can reach must know who they are",
@@ -71,6 +69,11 @@ class ConsoleOptions:
     @property
     def asks_who(self) -> bool:
         return self.password_file is not None or self.trusted is not None
+
+    @property
+    def trusted_proxies(self) -> TrustedProxies:
+        """With a trusted header the proxies of this machine, unless others are named."""
+        return TrustedProxies.of(self.proxies or (_LOOPBACK_PROXIES if self.trusted is not None else ()))
 
     @property
     def is_tls(self) -> bool:

@@ -33,6 +33,7 @@ from ..lakes.lakes import ServedLakes
 from ..lakes.source import LakeSource
 from ..views.page import Breadcrumb, PageContext, PageDefinition, PageRequest
 from ..views.pages import PAGES
+from .forwarded import PEER
 from .jinja import environment, live_tag
 from .login import Login, TooManyFailures, Viewer
 from .options import ConsoleOptions, ConsoleRole
@@ -103,7 +104,7 @@ class ConsoleSite:
     def is_known(self, request: Request) -> bool:
         """Whether the caller of a long request is still logged in."""
         try:
-            return self.login.viewer(request.cookies.get(self.cookie(request)), request.headers, address_of(request)) is not None
+            return self.login.viewer(request.cookies.get(self.cookie(request)), request.headers, peer_of(request)) is not None
         except PenstockError:
             return False
 
@@ -185,7 +186,14 @@ def viewer_of(request: Request) -> Viewer:
 
 
 def address_of(request: Request) -> str:
+    """The caller's address, behind trusted proxies."""
     return "" if request.client is None else request.client.host
+
+
+def peer_of(request: Request) -> str:
+    """The address at the other end of the connection."""
+    peer: str = request.scope.get(PEER, "")
+    return peer or address_of(request)
 
 
 def action_of(site: ConsoleSite, request: Request) -> Action[Any]:

@@ -26,7 +26,6 @@ GIVEN = {
     "trust_header": None,
     "operators": (),
     "proxies": (),
-    "forwarders": (),
     "hosts": (),
     "tls_cert": None,
     "tls_key": None,
@@ -37,11 +36,12 @@ def test_a_proxy_s_header_comes_with_who_may_act() -> None:
     given = {**GIVEN, "trust_header": "X-User", "operators": ("ann",), "proxies": ("10.0.0.7",), "host": "0.0.0.0"}
     options = options_of(CommandSession(Signals(), url="memory://shop"), given)
     assert options.trusted is not None
-    assert (options.trusted.header, options.trusted.operators, options.trusted.proxies) == (
-        "X-User",
-        frozenset({"ann"}),
-        frozenset({"10.0.0.7"}),
-    )
+    assert (options.trusted.header, options.trusted.operators) == ("X-User", frozenset({"ann"}))
+    assert "10.0.0.7" in options.trusted_proxies
+    assert "127.0.0.1" not in options.trusted_proxies
+    here = options_of(CommandSession(Signals(), url="memory://shop"), {**GIVEN, "trust_header": "X-User"})
+    assert "127.0.0.1" in here.trusted_proxies
+    assert not options_of(CommandSession(Signals(), url="memory://shop"), GIVEN).trusted_proxies
 
 
 @pytest.mark.parametrize(
@@ -79,8 +79,7 @@ def test_a_line_of_the_password_file_is_printed(penstock: Penstock) -> None:
         (("--operator", "ann"), "give that, too"),
         (("--trust-header", "X User"), "no header's name"),
         (("--trust-header", "X-User", "--password-file", "passwords"), "two ways to log in"),
-        (("--trust-header", "X-User", "--forwarded-allow-ips", "10.0.0.1"), "do not go together"),
-        (("--forwarded-allow-ips", "10.0.0.1/33"), "takes addresses and networks"),
+        (("--trusted-proxy", "10.0.0.1/33"), "takes addresses and networks"),
         (("--config", "lakes.toml", "--lake", "x"), "leave --lake and --coordination out"),
         (("--config", "no such file"), "cannot be read"),
         (("--refresh", "1ms"), "refresh is out of range"),

@@ -208,12 +208,12 @@ def test_behind_a_proxy_who_guesses_locks_out_nobody_else(console: Open, passwor
         browser.client.headers["x-forwarded-for"] = forwarded_for
         log_in(browser, name, "wrong horse battery", status=status)
 
-    behind = console(password_file=passwords, forwarders=("10.0.0.0/24",), address="10.0.0.1")
+    behind = console(password_file=passwords, proxies=("10.0.0.0/24",), address="10.0.0.1")
     for number in range(FAILURES_MAX):  # the first address is the caller's own word, the last one the proxy's
         log_in_from(behind, f"a{number}", forwarded_for=f"192.0.2.{number}, 198.51.100.7", status=403)
     log_in_from(behind, "b", forwarded_for="198.51.100.7", status=429)
     log_in_from(behind, "b", forwarded_for="198.51.100.8", status=403)
-    past = console(password_file=passwords, forwarders=("10.0.0.0/24",), address="198.51.100.9")
+    past = console(password_file=passwords, proxies=("10.0.0.0/24",), address="198.51.100.9")
     for number in range(FAILURES_MAX):
         log_in_from(past, f"a{number}", forwarded_for=f"192.0.2.{number}", status=403)
     log_in_from(past, "b", forwarded_for="192.0.2.99", status=429)
@@ -233,6 +233,8 @@ def test_a_proxy_in_front_names_who_calls(console: Open) -> None:
         assert f"{name} ({role})" in browser.page("/")
     console(trusted=trusted).page("/", status=403)
     console(trusted=trusted, headers={"x-forwarded-user": "ann"}, address="10.0.0.9").page("/", status=403)
+    past = {"x-forwarded-user": "ann", "x-forwarded-for": "127.0.0.1"}
+    console(trusted=trusted, headers=past, address="10.0.0.9").page("/", status=403)
     twice = [("x-forwarded-user", "ann"), ("x-forwarded-user", "bob")]
     assert console(trusted=trusted).client.get("/l/lake/", headers=twice).status_code == 403
 
