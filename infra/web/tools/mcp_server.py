@@ -24,6 +24,7 @@ from ..faults import ErrorReport
 from ..json_schemas import Json
 from ..lakes.lakes import LakeOptions, ServedLakes
 from .calls import ToolCalls
+from .fit import fitted
 from .lines import LineReader
 from .tool import OF_OTHERS, Tool
 
@@ -31,7 +32,7 @@ ANSWER_CHARS_MAX = 400_000
 """The longest answer: more than any model reads."""
 INSTRUCTIONS = (
     "Penstock is ordered message queues on object storage. Begin with overview: it tells what needs attention first. "
-    f"{OF_OTHERS} "
+    f"{OF_OTHERS} A body with is_whole false is cut: `body_bytes` says how much of it you get. "
     "To act, call the preview, show what it says to the user, and pass its stamp on."
 )
 
@@ -90,18 +91,18 @@ def actor_of(context: ServerRequestContext[Any]) -> Actor:
 
 def _described(tool: Tool) -> McpTool:
     hints = ToolAnnotations(read_only_hint=not tool.is_action, destructive_hint=tool.is_destructive, open_world_hint=False)
-    return McpTool(name=tool.name, description=tool.about, input_schema=tool.schema, annotations=hints)
+    return McpTool(name=tool.name, description=f"{tool.about} {OF_OTHERS}", input_schema=tool.schema, annotations=hints)
 
 
 def _answer(found: Json, name: str) -> CallToolResult:
-    text = _json(found)
+    _, text = fitted(found, _json, ANSWER_CHARS_MAX)
     if len(text) > ANSWER_CHARS_MAX:
         raise InvalidArgument(
             "the answer is too long",
             operation=name,
             expected=f"at most {ANSWER_CHARS_MAX:,} characters",
             observed=f"{len(text):,}",
-            hint="ask for less: fewer rows, a filter, another page",
+            hint="ask for less: a smaller `rows` or `body_bytes`, a filter, another page",
         )
     return CallToolResult(content=[TextContent(text=text)], structured_content=json.loads(text))
 

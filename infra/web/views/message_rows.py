@@ -10,7 +10,8 @@ from ....log.schema.value_json import value_json
 from ...operating.bodies import BodyExcerpt, body_of_message
 
 LISTED_BODY_BYTES = 4 * 1024
-"""The shown part of a body: a whole page fits into the answer of a tool."""
+LISTED_BODY_BYTES_MAX = 64 * 1024
+"""The shown part of a body, and the most that may be asked for."""
 _CELL_CHARS = 200
 
 
@@ -39,7 +40,7 @@ class MessageRow:
         return self.stored, self.queue, self.offset
 
 
-def row_of(message: MessageView, fields: tuple[str, ...] = ()) -> MessageRow:
+def row_of(message: MessageView, fields: tuple[str, ...] = (), *, body_bytes: int = LISTED_BODY_BYTES) -> MessageRow:
     value = message.value or {}
     return MessageRow(
         queue=message.queue,
@@ -53,7 +54,7 @@ def row_of(message: MessageView, fields: tuple[str, ...] = ()) -> MessageRow:
         properties=dict(message.properties),
         headers=len(message.headers),
         fields=tuple(_cell(value.get(name)) for name in fields),
-        body=body_of_message(message, most=LISTED_BODY_BYTES),
+        body=body_of_message(message, most=body_bytes),
     )
 
 

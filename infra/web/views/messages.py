@@ -8,7 +8,7 @@ from typing import Any
 
 from ....aio import Lake
 from ..faults import PagePart
-from .message_rows import MessageRow
+from .message_rows import LISTED_BODY_BYTES, LISTED_BODY_BYTES_MAX, MessageRow
 from .page import Breadcrumb, PageContext, PageDefinition, PageRequest, QueryParameter
 from .positions import cursor_of, cursor_text, position_of
 from .scan import ROWS, MessageConditions, ScanResult, TopicExtent, TopicScan, extent, fields_of, resolve_position
@@ -67,7 +67,15 @@ async def gather(context: PageContext, request: PageRequest) -> MessagesPage:
         conditions = conditions_of(request)
         schema = await lake.topic_schema(name)
         seen = await extent(reader, conditions.queue)
-        scan = TopicScan(reader, schema, conditions, seen, context.source.runtime, rows_max=request.number("rows"))
+        scan = TopicScan(
+            reader,
+            schema,
+            conditions,
+            seen,
+            context.source.runtime,
+            rows_max=request.number("rows"),
+            body_bytes=request.number("body_bytes"),
+        )
         if after is not None:
             look = await scan.after(after)
         elif start is not None and start != "latest":
@@ -146,6 +154,14 @@ START = QueryParameter(
     help="Messages from here on: earliest, latest, an offset of a queue, 2026-01-31T12:00Z, or a time ago such as -10m.",
     example="-10m",
 )
+BODY_BYTES = QueryParameter(
+    name="body_bytes",
+    help="The most bytes of each body; a body that is cut says so (is_whole).",
+    kind=int,
+    default=LISTED_BODY_BYTES,
+    least=0,
+    most=LISTED_BODY_BYTES_MAX,
+)
 AFTER = QueryParameter(name="after", help="Messages from this place on, as `newer` of a page says.")
 
 PAGE = PageDefinition(
@@ -163,6 +179,7 @@ PAGE = PageDefinition(
         QueryParameter(name="before", help="Messages before this place, as `older` of a page says."),
         AFTER,
         QueryParameter(name="rows", help="The most messages of a page.", kind=int, default=ROWS, least=1, most=ROWS),
+        BODY_BYTES,
     ),
     crumbs=crumbs_of,
     live=live,

@@ -19,7 +19,7 @@ from ....log.read.reader import Position, Reader
 from ....log.runtime.runtime import Runtime
 from ....log.schema.topic_schema import TopicSchema
 from ....log.table.delta.lookup import Lookup
-from .message_rows import MessageRow, row_of
+from .message_rows import LISTED_BODY_BYTES, MessageRow, row_of
 from .positions import QUEUES_MAX
 
 ROWS = 50
@@ -138,6 +138,7 @@ class TopicScan:
     extent: TopicExtent
     runtime: Runtime
     rows_max: int = ROWS
+    body_bytes: int = LISTED_BODY_BYTES
     _filters: list[Filter] = field(init=False)
     _fields: tuple[str, ...] = field(init=False)
 
@@ -207,7 +208,8 @@ class TopicScan:
         return await self.runtime.offload(lambda: self._judged(batch))
 
     def _judged(self, batch: pa.RecordBatch) -> list[MessageRow]:
-        return [row_of(one, self._fields) for one in views(self.reader.topic, passing(batch, self._filters, self.schema))]
+        passed = passing(batch, self._filters, self.schema)
+        return [row_of(one, self._fields, body_bytes=self.body_bytes) for one in views(self.reader.topic, passed)]
 
 
 def fields_of(schema: TopicSchema | None) -> tuple[str, ...]:
