@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, BinaryIO, Literal, NoReturn, Protocol, cast
 from urllib.parse import unquote, urlsplit
 
-from ..log.errors import InvalidArgument, PenstockError, PermissionDenied, StorageFull, StoreUnavailable
+from ..log.errors import NO_ROOM, NO_ROOM_HINT, InvalidArgument, PenstockError, PermissionDenied, StorageFull, StoreUnavailable
 
 _OBJECT_STORES = {"s3", "gs", "az"}
 _ENDPOINT_VARIABLES = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
@@ -234,7 +234,7 @@ def _raise_translated(error: Exception, url: str, mode: str) -> NoReturn:
         case PermissionError():
             raise PermissionDenied("the file may not be opened", **facts) from error
         case OSError(errno=errno.ENOSPC | errno.EDQUOT):
-            raise StorageFull("no room left for the file", hint="Free some space", **facts) from error
+            raise StorageFull(NO_ROOM, hint=NO_ROOM_HINT, **facts) from error
         case ImportError():
             raise InvalidArgument("this kind of URL needs another package", hint="Install it with pip", **facts) from error
         case ValueError():

@@ -106,6 +106,10 @@ class AccessRefused(StoreUnavailable):
     kind = "access_refused"
 
 
+NO_ROOM, NO_ROOM_HINT = "no room left", "Free some space, or raise the quota: work goes on by itself then"
+"""The words of every `StorageFull`; its object says where."""
+
+
 class StorageFull(RetryError):
     """The store has no room left. Nothing was written. Background work tries again."""
 

@@ -6,6 +6,8 @@ import os
 import sqlite3
 
 from ...log.errors import (
+    NO_ROOM,
+    NO_ROOM_HINT,
     DataDamaged,
     ForeignObject,
     InternalError,
@@ -38,7 +40,7 @@ def _kind(error: BaseException) -> int | None:
 def _meaning(error: BaseException) -> tuple[type[PenstockError], str, str | None]:
     match _kind(error):
         case sqlite3.SQLITE_FULL:
-            return StorageFull, "no room left for the coordination database", "Free some space"
+            return StorageFull, NO_ROOM, NO_ROOM_HINT
         case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_PERM | sqlite3.SQLITE_AUTH:
             return (
                 PermissionDenied,
@@ -75,7 +77,7 @@ def _file_meaning(error: BaseException, path: str) -> tuple[type[PenstockError],
         return PermissionDenied, "the coordination database may not be written", "Check owner and mode of the file and its folder"
     room = os.statvfs(folder)
     if room.f_bavail == 0 or (room.f_files and room.f_favail == 0):
-        return StorageFull, "no room left for the coordination database", "Free some space"
+        return StorageFull, NO_ROOM, NO_ROOM_HINT
     if isinstance(error, OSError) or _kind(error) == sqlite3.SQLITE_CANTOPEN:
         return StoreUnavailable, "the coordination database cannot be opened", None
     return _meaning(error)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import ssl
 from collections.abc import Sequence
 from pathlib import Path
 
 from ...log.errors import InvalidArgument
+from ..bounds.log_throttle import LogThrottle
 from .options import TlsOptions
 
 log = logging.getLogger("penstock.gateway")
@@ -63,6 +65,19 @@ def server_context(options: TlsOptions, protocols: Sequence[str] = ()) -> ssl.SS
     """
     certificate = ReloadedCertificate(options, protocols)
     first = current = certificate.first
+    told = LogThrottle()
+
+    class ToldHandshake(ssl.SSLObject):
+        def do_handshake(self) -> None:
+            try:
+                super().do_handshake()
+            except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+                raise
+            except ssl.SSLError as error:
+                text = handshake_text(error.reason)
+                if text is not None and told.is_due(text, asyncio.get_running_loop().time()):
+                    log.warning(text)
+                raise
 
     def choose(handshake: ssl.SSLObject, _: str | None, __: ssl.SSLContext) -> None:
         nonlocal current
@@ -70,7 +85,17 @@ def server_context(options: TlsOptions, protocols: Sequence[str] = ()) -> ssl.SS
         handshake.context = current
 
     first.sni_callback = choose
+    first.sslobject_class = ToldHandshake
     return first
+
+
+def handshake_text(reason: str | None) -> str | None:
+    """What is logged of a failed handshake; None: the client only went away. The library gives no address."""
+    if not reason:
+        return None
+    if "ALERT" in reason:
+        return f"a client broke off its TLS handshake ({reason}): it may not trust the certificate, or expect another name in it"
+    return f"a client at the port with TLS does not speak TLS as this gateway does ({reason}): name it the port without TLS, or switch TLS on in it"
 
 
 def _no_password() -> str:

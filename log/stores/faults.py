@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TypeAlias, TypeVar
 
-from ..errors import PenstockError, PermissionDenied, StorageFull, StoreUnavailable
+from ..errors import NO_ROOM, PenstockError, PermissionDenied, StorageFull, StoreUnavailable
 from ..runtime.runtime import Runtime
 from .protocol import Conflict, ObjectStore
 from .wrapper import StoreCall, StoreWrapper
@@ -62,7 +62,7 @@ _ERRORS: Mapping[FaultKind, tuple[type[PenstockError], str]] = {
     FaultKind.LATE_APPLY: (StoreUnavailable, "the store did not answer in time"),
     FaultKind.UNDECIDED: (Conflict, "the store could not decide"),
     FaultKind.REFUSED_AFTER_SUCCESS: (Conflict, "the object exists"),
-    FaultKind.STORAGE_FULL: (StorageFull, "the store has no room left"),
+    FaultKind.STORAGE_FULL: (StorageFull, NO_ROOM),
     FaultKind.PERMISSION: (PermissionDenied, "the store refused"),
 }
 

@@ -17,7 +17,16 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NoReturn, TypeVar
 
-from ..errors import ClosedError, InvalidArgument, PermissionDenied, StorageFull, StoreUnavailable, UnsafeStoreError
+from ..errors import (
+    NO_ROOM,
+    NO_ROOM_HINT,
+    ClosedError,
+    InvalidArgument,
+    PermissionDenied,
+    StorageFull,
+    StoreUnavailable,
+    UnsafeStoreError,
+)
 from ..runtime.runtime import Runtime, run_in_pool
 from .folders import MISSING, list_folders, list_objects, version_of
 from .protocol import (
@@ -348,13 +357,7 @@ def _raise_translated(error: OSError, operation: str, key: str, root: str) -> No
     where = f"{root}/{key}" if key else root
     match error.errno:
         case errno.ENOSPC | errno.EDQUOT | errno.EFBIG:
-            raise StorageFull(
-                "no room left on the file system",
-                operation=operation,
-                object=where,
-                observed=error.strerror,
-                hint="Free some space",
-            ) from error
+            raise StorageFull(NO_ROOM, operation=operation, object=where, observed=error.strerror, hint=NO_ROOM_HINT) from error
         case errno.EACCES | errno.EPERM | errno.EROFS:
             raise PermissionDenied(
                 "the file system refused",

@@ -109,12 +109,23 @@ class Refusals:
             object=error.object,
             expected="what was allowed before",
             observed=f"refused for {now_s - since_s:.0f} s: {error.observed}",
-            hint=error.hint,
+            hint=likely_cause(error),
         )
 
     def _is_over(self, refused: _Refused, now_s: float) -> bool:
         """Another refusal is of another occasion: this one is too old."""
         return now_s - refused.last_s > self._timeout_s
+
+
+def likely_cause(error: PermissionDenied) -> str:
+    """What to look at when an allowed right is refused: what the store says of an expiry, or else both."""
+    told = f"{error.message} {error.observed}".lower()
+    cause = (
+        "The credentials have expired: renew them"
+        if "expired" in told
+        else "A policy, role or mode was changed, or credentials expired: put it back, or renew them"
+    )
+    return cause if error.hint is None else f"{cause}. {error.hint}"
 
 
 @lru_cache(maxsize=1_024)  # a cell is written under one key again and again

@@ -8,6 +8,8 @@ from typing import TypeAlias
 from obstore import exceptions
 
 from ..errors import (
+    NO_ROOM,
+    NO_ROOM_HINT,
     ClockSkewError,
     InvalidArgument,
     NotSupported,
@@ -91,7 +93,7 @@ def _failure(error: BaseException, text: str, status: int | None, code: str | No
     if isinstance(error, exceptions.NotSupportedError) or status == 501:
         return NotSupported, "the store does not know this request", None
     if status == 507 or code in _FULL_CODES:
-        return StorageFull, "the store has no room left", None
+        return StorageFull, NO_ROOM, NO_ROOM_HINT
     if isinstance(error, ValueError | exceptions.InvalidPathError):
         return InvalidArgument, "the request cannot be made", None
     if "Object Lock" in text or "x-amz-checksum" in text:

@@ -10,7 +10,7 @@ import pytest
 import penstock
 from penstock.coordinator.registry import groups
 from penstock.coordinator.tables.sqlite import SqliteTable
-from penstock.log.errors import StorageFull
+from penstock.log.errors import NO_ROOM, StorageFull
 from tests.consumers.heard import Heard, consuming, fill, send
 from tests.waiting import wait_until
 
@@ -22,7 +22,7 @@ def test_a_consumer_goes_on_when_there_is_room_again(tmp_path: Path, monkeypatch
         nonlocal refused
         if full:
             refused += 1
-            raise StorageFull("no room left for the coordination database", operation="put", object=key)
+            raise StorageFull(NO_ROOM, operation="put", object=key)
         return await put(self, key, data, **options)
 
     monkeypatch.setattr(SqliteTable, "put", refusing)

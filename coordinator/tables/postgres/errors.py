@@ -8,6 +8,8 @@ from typing import TypeAlias
 import asyncpg
 
 from ....log.errors import (
+    NO_ROOM,
+    NO_ROOM_HINT,
     DataDamaged,
     InternalError,
     InvalidArgument,
@@ -66,7 +68,7 @@ _CODES: dict[str, _Meaning] = {
     **dict.fromkeys(_NO_TABLE_CODES, _NO_TABLE),
     **dict.fromkeys(("42703", "42804", "42809", "42883", "42P10", "42P18", "23502", "23514", "23503", "23505"), _FOREIGN),
     **dict.fromkeys(("26000", "42P05"), _POOLED),
-    "53100": (StorageFull, "no room left for PostgreSQL", "Free some space on the server"),
+    "53100": (StorageFull, NO_ROOM, NO_ROOM_HINT),
     "53300": (
         StoreUnavailable,
         "PostgreSQL has no connection left",

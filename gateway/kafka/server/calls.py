@@ -29,7 +29,7 @@ from ...access.refusals import Unauthorized
 from ...access.rights import CallerRights
 from ...bounds.log_throttle import LogThrottle
 from ..wire.apis import APIS, Api, ApiKey
-from ..wire.errors import ErrorCode, KafkaRefusal, refusal_of
+from ..wire.errors import ErrorCode, KafkaRefusal, NotKafka, refusal_of
 from ..wire.fetch import Buffer
 from ..wire.frames import RequestHeader, answer_head, parse_header
 from ..wire.messages import Request, decode_request, encode_answer, has_answer_field
@@ -236,7 +236,7 @@ class KafkaCallRunner:
         if not isinstance(error, KafkaRefusal | PenstockError):
             log.error("%s failed in an unforeseen way", who, exc_info=error, extra={"fields": fields})
         elif self._told.is_due(f"{session.address} {refusal.code}", self.clock.monotonic_s()):
-            level = logging.WARNING if refusal.code in _OURS else logging.INFO
+            level = logging.WARNING if refusal.code in _OURS or isinstance(refusal, NotKafka) else logging.INFO
             said = {"fields": {**fields, "code": int(refusal.code)}}
             log.log(level, "%s is refused with %d %s: %s", who, refusal.code, refusal.code.name, refusal.message, extra=said)
         return refusal

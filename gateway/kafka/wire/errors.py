@@ -174,6 +174,13 @@ class KafkaRefusal(Exception):
         self.records = records
 
 
+class NotKafka(KafkaRefusal):
+    """What came at the port looks like another protocol."""
+
+    def __init__(self, other: str) -> None:
+        super().__init__(ErrorCode.INVALID_REQUEST, f"this port speaks Kafka's protocol, and what came looks like {other}")
+
+
 def no_transactions() -> KafkaRefusal:
     """What a transactional producer is told. Clients give up on this code, and ask again after others."""
     told = "Penstock has no transactions by Kafka's protocol: send without a transactional id"

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from struct import Struct
 from typing import Final
 
+from ...bounds.first_bytes import KAFKA, LOOKED_BYTES, foreign_protocol
 from .apis import APIS, Api
-from .errors import ErrorCode, KafkaRefusal
+from .errors import ErrorCode, KafkaRefusal, NotKafka
 from .reading import WireReader, malformed
 
 _LENGTH: Final = Struct(">i")
@@ -16,8 +16,6 @@ _HEAD: Final = Struct(">hhih")
 """API, version, correlation id, and the length of the client id."""
 _ANSWER: Final = Struct(">ii")
 _ANSWER_FLEXIBLE: Final = Struct(">iib")
-_OTHERS: Final = {"TLS": re.compile(rb"\x16\x03"), "HTTP": re.compile(rb"[A-Z]{3}[A-Z ]")}
-"""What clients with a wrong port or setting begin with."""
 _CLIENT_ID_CHARS_MAX: Final = 256
 """The rest of a longer client id is left out."""
 
@@ -48,7 +46,7 @@ class FrameSplitter:
                 return None
             length: int = _LENGTH.unpack(head)[0]
             if not _HEAD.size <= length <= self.frame_bytes_max:
-                raise malformed(_of_no_length(length, self.frame_bytes_max))
+                raise self._of_no_length(length)
             self._length = length
         return self._length
 
@@ -72,11 +70,11 @@ class FrameSplitter:
         taken, self._gathered = memoryview(self._gathered), bytearray()
         return taken
 
-
-def _of_no_length(length: int, most: int) -> str:
-    told = f"a frame has {length} bytes, and may have {_HEAD.size} to {most}"
-    other = next((name for name, begins in _OTHERS.items() if begins.match(_LENGTH.pack(length))), None)
-    return told if other is None else f"{told}; it looks like {other}, which is not spoken at this port"
+    def _of_no_length(self, length: int) -> KafkaRefusal:
+        began = _LENGTH.pack(length) + bytes(self._rest[: LOOKED_BYTES - _LENGTH.size])
+        if (other := foreign_protocol(began, own=KAFKA)) is not None:
+            return NotKafka(other)
+        return malformed(f"a frame has {length} bytes, and may have {_HEAD.size} to {self.frame_bytes_max}")
 
 
 @dataclass(frozen=True, slots=True)

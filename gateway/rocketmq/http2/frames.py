@@ -64,6 +64,14 @@ class ConnectionFault(Exception):
         self.code = code
 
 
+class NotHttp2(ConnectionFault):
+    """What came at the port is no HTTP/2."""
+
+    def __init__(self, other: str | None) -> None:
+        told = "the client does not begin as HTTP/2 does"
+        super().__init__(StreamCode.PROTOCOL_ERROR, told if other is None else f"{told}: what came looks like {other}")
+
+
 class StreamFault(Exception):
     """The same for one stream."""
 

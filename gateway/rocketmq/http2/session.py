@@ -7,6 +7,7 @@ from typing import Final
 
 from hpack import Decoder, HPACKError, OversizedHeaderListError
 
+from ...bounds.first_bytes import GRPC, LOOKED_BYTES, foreign_protocol
 from . import frames
 from .credit import FrameCredit
 from .frames import (
@@ -17,6 +18,7 @@ from .frames import (
     WINDOW_FIRST,
     WINDOW_MAX,
     ConnectionFault,
+    NotHttp2,
     StreamCode,
     StreamFault,
 )
@@ -91,7 +93,7 @@ class Http2Session:
         at, end = 0, len(data)
         if not self._has_preface:
             if data[: len(PREFACE)] != PREFACE[:end]:
-                raise ConnectionFault(StreamCode.PROTOCOL_ERROR, "the client does not begin as HTTP/2 does")
+                raise NotHttp2(foreign_protocol(data[:LOOKED_BYTES], own=GRPC))
             if end < len(PREFACE):
                 self._rest = data
                 return

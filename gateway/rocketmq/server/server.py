@@ -13,7 +13,7 @@ from ...server.options import GatewayOptions
 from ...server.tls import server_context
 from ..http2.calls import GrpcCall, Handler
 from ..http2.connection import GrpcConnection
-from ..http2.frames import ConnectionFault
+from ..http2.frames import ConnectionFault, NotHttp2
 from ..http2.limits import Http2Limits
 from .calls import CallRunner, unknown
 from .health import HealthService
@@ -80,7 +80,8 @@ class RpcServer(PortServer):
     def on_fault(self, peer: str, fault: ConnectionFault) -> None:
         now_s = self._clock.monotonic_s()
         if self._told.is_due(peer.rpartition(":")[0], now_s):
-            log.info("the connection %s is closed: %s", peer, fault)
+            level = logging.WARNING if isinstance(fault, NotHttp2) else logging.INFO
+            log.log(level, "the connection %s is closed: %s", peer, fault)
 
     def _handler(self, path: str) -> Handler | None:
         return self._handlers.get(path) or (_unserved if path.startswith(_PREFIX) else None)

@@ -72,7 +72,7 @@ class ConsoleOptions:
 
     @property
     def trusted_proxies(self) -> TrustedProxies:
-        """With a trusted header the proxies of this machine, unless others are named."""
+        """The named ones; with a trusted header and no names, those of this machine."""
         return TrustedProxies.of(self.proxies or (_LOOPBACK_PROXIES if self.trusted is not None else ()))
 
     @property

@@ -15,7 +15,7 @@ from penstock.gateway.rocketmq.gateway import Gateway
 from penstock.gateway.rocketmq.options import RocketMQOptions
 from penstock.gateway.rocketmq.protocol import rocketmq_pb2 as pb
 from penstock.gateway.server.options import TlsOptions
-from penstock.gateway.server.tls import ReloadedCertificate
+from penstock.gateway.server.tls import ReloadedCertificate, handshake_text
 from penstock.log.errors import InvalidArgument
 from tests.gateway.certificates import write_certificate
 from tests.gateway.stage import ask, gateway, route
@@ -46,6 +46,26 @@ async def test_both_ports_answer(tmp_path: Path) -> None:
             assert (await asked(port, by)).status.code == pb.OK
         with pytest.raises(grpc.aio.AioRpcError):
             await asyncio.wait_for(asked(served.server.tls_port, None), 30)
+
+
+async def test_who_speaks_no_tls_at_its_port_is_told_in_the_log_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    write_certificate(tmp_path / "cert.pem", tmp_path / "key.pem")
+    async with gateway(options(tmp_path)) as served:
+        for _ in range(2):
+            reader, writer = await asyncio.open_connection("127.0.0.1", served.server.tls_port)
+            writer.write(b"GET / HTTP/1.1\r\n\r\n")
+            async with asyncio.timeout(30):
+                await reader.read()
+            writer.close()
+    lines = [one.message for one in caplog.records if one.levelno == logging.WARNING]
+    assert [line[:40] for line in lines] == ["a client at the port with TLS does not s"]
+    assert "HTTP_REQUEST" in lines[0]
+
+
+def test_a_failed_handshake_is_told_by_its_reason() -> None:
+    assert handshake_text(None) is None
+    assert "may not trust the certificate" in (handshake_text("TLSV1_ALERT_UNKNOWN_CA") or "")
+    assert "does not speak TLS" in (handshake_text("WRONG_VERSION_NUMBER") or "")
 
 
 async def test_tls_alone(tmp_path: Path) -> None:

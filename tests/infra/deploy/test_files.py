@@ -59,7 +59,7 @@ def test_an_alert_asks_for_what_there_is(rule: dict[str, Any]) -> None:
     # Of what only counts up, a change is of interest.
     assert all(f"{name}[" in rule["expr"] for name in metrics if name.endswith("_total"))
     assert set(rule["labels"]) == {"severity"}
-    assert set(rule["annotations"]) == {"summary", "action"}
+    assert set(rule["annotations"]) == {"summary", "action", "runbook"}
 
 
 def test_there_is_an_alert_for_what_nobody_else_mends() -> None:

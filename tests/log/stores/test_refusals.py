@@ -15,7 +15,7 @@ from penstock.log.errors import AccessLost, AccessRefused, PermissionDenied, Sto
 from penstock.log.lake import LogLake
 from penstock.log.runtime.runtime import Runtime
 from penstock.log.stores import MemoryStore, ObjectMissing, Put, refusals
-from penstock.log.stores.refusals import Refusals, TolerantStore
+from penstock.log.stores.refusals import Refusals, TolerantStore, likely_cause
 from tests.lakes import Refusing
 from tests.log.topics import HandClock
 
@@ -73,6 +73,16 @@ def test_what_was_allowed_before_is_refused_for_a_while_and_then_lost(caplog: py
         assert "refuses what it allowed before, which is tried again for 300 s" in caplog.text
 
     asyncio.run(script(Scene()))
+
+
+def test_the_hint_names_the_likely_cause() -> None:
+    def hint(observed: str) -> str:
+        return likely_cause(PermissionDenied("refused", operation="put", observed=observed, hint="Check it"))
+
+    assert hint("ExpiredToken: The security token has expired") == "The credentials have expired: renew them. Check it"
+    assert (
+        hint("AccessDenied") == "A policy, role or mode was changed, or credentials expired: put it back, or renew them. Check it"
+    )
 
 
 def test_what_is_allowed_again_begins_anew(caplog: pytest.LogCaptureFixture) -> None:

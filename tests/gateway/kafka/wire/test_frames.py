@@ -29,12 +29,17 @@ def split(splitter: FrameSplitter) -> list[bytes]:
 
 @pytest.mark.parametrize(
     ("begun", "what"),
-    [(b"\x16\x03\x01\x02\x00", "TLS"), (b"GET / HTTP/1.1", "HTTP"), (b"POST / HTTP/1.1", "HTTP"), (b"PRI * HTTP/2.0", "HTTP")],
+    [
+        (b"\x16\x03\x01\x02\x00", "TLS"),
+        (b"GET / HTTP/1.1", "HTTP:"),
+        (b"POST / HTTP/1.1", "HTTP:"),
+        (b"PRI * HTTP/2.0", "HTTP/2 as gRPC"),
+    ],
 )
 def test_another_protocol_at_the_port_is_named(begun: bytes, what: str) -> None:
     splitter = FrameSplitter(32 * 1024 * 1024)
     splitter.feed(begun)
-    with pytest.raises(KafkaRefusal, match=f"it looks like {what}"):
+    with pytest.raises(KafkaRefusal, match=f"what came looks like {what}"):
         splitter.next_length()
 
 

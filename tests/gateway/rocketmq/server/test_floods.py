@@ -169,8 +169,9 @@ async def test_who_speaks_another_protocol_is_closed_and_told_in_the_log_once_in
             async with asyncio.timeout(60):
                 await reader.read()
             writer.close()
-        (line,) = [one.message for one in caplog.records if "is closed" in one.message]
-        assert "the client does not begin as HTTP/2 does" in line
+        (line,) = [one for one in caplog.records if "is closed" in one.message]
+        assert line.levelno == logging.WARNING
+        assert "the client does not begin as HTTP/2 does: what came looks like HTTP" in line.message
 
 
 # --- Whatever ids a principal's clients choose -------------------------------------------------------------------------------------
