@@ -146,6 +146,8 @@ class TableAgreement:
 
     async def _affirm(self) -> None:
         await self._look()
+        if self._record is not None and self._record.value is None:
+            self._forget_id()
         await self._read_name()
         self._compare()
         if self._id is not None:
@@ -205,6 +207,11 @@ class TableAgreement:
         if self._id is None and self._own.lasting:
             self._compare_lake(await self._name.read())
             self._take_id()
+
+    def _forget_id(self) -> None:
+        """Where nothing is recorded, lake and table may be others by the same names."""
+        if self._id is not None and not self._own.in_lake:
+            self._id, self.claimed = None, False
 
     def _take_id(self) -> None:
         if self._name.stored is not None:

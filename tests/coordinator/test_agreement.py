@@ -119,6 +119,21 @@ async def test_a_table_that_was_made_again_is_none_of_the_lake_s() -> None:
         await write(cells(store, again))
 
 
+async def test_a_process_that_outlives_its_lake_does_not_record_the_former_table_for_the_next_one() -> None:
+    """As when a folder is deleted, lake and table, and made again by the same path."""
+    clock, store, table = HandClock(), MemoryStore(), MemoryTable()
+    process = cells(store, table, runtime=Runtime(clock=clock))
+    await write(process)
+    await store.delete(RECORD)
+    table._cells.clear()
+    clock.advance(seconds=PROOF_S + 1)
+    await write(process)
+    await write(process, "groups/orders")
+    assert await cells(store, table).read("groups/billing") is not None
+    await write(cells(store, table), "groups/third")
+    assert await recorded(store) is not None
+
+
 async def test_a_backup_that_is_put_back_is_the_lake_s_and_a_copy_beside_it_is_not() -> None:
     store, table = MemoryStore(), MemoryTable()
     await write(cells(store, table, name="dynamodb:cells/"))
