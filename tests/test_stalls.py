@@ -80,6 +80,7 @@ def said_of(run: subprocess.CompletedProcess[str], test: str) -> str:
     return next((line for line in told.splitlines() if f"test_sample.py::{test}" in line and "FAILED" not in line), "")
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 @pytest.mark.parametrize("test", ["test_halted", "test_disk_halted"])
 def test_a_test_whose_process_or_disk_was_halted_is_run_again_and_named(run: subprocess.CompletedProcess[str], test: str) -> None:

@@ -171,6 +171,7 @@ def demo(folder: Path, stream: Sequence[bytes], *options: str) -> Result:
     return cli_runner().invoke(main, ["demo", "--lake", str(folder / "lake"), *capture(folder, stream), *options])
 
 
+@pytest.mark.thorough
 @pytest.mark.processes
 @pytest.mark.usefixtures("plain_python")
 def test_it_ends_with_1_when_an_event_was_dropped_and_says_what_differs(tmp_path: Path) -> None:

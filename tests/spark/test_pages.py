@@ -17,6 +17,7 @@ from tests.tree import ROOT
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 
+@pytest.mark.thorough
 @needs(STREAM_TRIGGER)
 @pytest.mark.usefixtures("spark")
 def test_the_pipeline_of_the_features_runs(tmp_path: Path) -> None:

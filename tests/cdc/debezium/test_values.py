@@ -195,6 +195,7 @@ def seen(capture: Capturing) -> dict[str, Told]:
     return told(capture)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_value_is_the_servers_own_by_both_ways(capture: Capturing, seen: dict[str, Told], kind: str) -> None:
     table, name = seen["kinds"], f"c{[*KINDS].index(kind)}"

@@ -99,6 +99,7 @@ def test_a_prepared_transaction_that_is_waited_for_is_named(database: Database, 
             database.run("ROLLBACK PREPARED 'forgotten'")
 
 
+@pytest.mark.thorough
 def test_a_capture_that_is_killed_leaves_no_slot_that_is_being_made(database: Database, capture: Capturing, tmp_path: Path) -> None:
     if database.connection.info.server_version < 140000:
         pytest.skip("a server sees from PostgreSQL 14 on that a client is gone")

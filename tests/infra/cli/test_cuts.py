@@ -91,6 +91,7 @@ def test_export_of_a_table_with_column_mapping(into: str, tmp_path: Path) -> Non
     assert sorted(map(tuple, (row.values() for row in found.to_pylist()))) == [(0, 0), (1, 1), (2, 2)]
 
 
+@pytest.mark.thorough
 @pytest.mark.processes
 @pytest.mark.slow
 def test_sync_says_the_newest_cut_or_why_there_is_none(tmp_path: Path) -> None:

@@ -146,6 +146,7 @@ def test_a_dry_run_says_what_would_be_made_and_does_nothing(penstock: Penstock, 
     assert "STANDS STILL" not in rejecting
 
 
+@pytest.mark.thorough
 @pytest.mark.processes
 def test_a_file_says_that_columns_become_wider_with_their_source(
     penstock: Penstock, lake: Path, tmp_path: Path, file: Path

@@ -25,6 +25,7 @@ def lake(tmp_path: Path) -> Iterator[penstock.Lake]:
     lakes.close()
 
 
+@pytest.mark.thorough
 @pytest.mark.spark
 def test_a_batch(spark: SparkSession, lake: penstock.Lake) -> None:
     from pyspark.sql import functions as F

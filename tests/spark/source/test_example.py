@@ -22,6 +22,7 @@ def test_message_groups_are_processed_in_order(spark: SparkSession, tmp_path: Pa
     assert spark.range(1).count() == 1, "it leaves the session to others"
 
 
+@pytest.mark.thorough
 @pytest.mark.spark
 def test_spark_sql_reads_a_typed_topic_that_evolved(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
