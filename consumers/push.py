@@ -11,13 +11,13 @@ from ..coordinator.groups.record import DeliveryOrder
 from ..log.errors import ClosedError
 from ..log.lake import LogLake
 from .consumer import GroupMember
+from .failures.failure_log import FailureLog
 from .handlers.executor import executor_of
 from .limits import HUNG_MAX, ROUNDS_PER_TIMEOUT, QueueLimits
 from .membership import Membership, Subscription
 from .push_options import PushOptions
 from .queues.assigned_queues import AssignedQueues
 from .queues.dispatcher import Dispatcher
-from .queues.failure_log import FailureLog
 from .queues.push_processor import PushContext, PushProcessor
 from .statistics import ConsumerStatistics
 

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from .queues.restores import InconsistentRestore as InconsistentRestore
     from .rebalance.roles import OfferedRole as OfferedRole
     from .rebalance.roles import run_roles as run_roles
+    from .registry.failures import LastFailure as LastFailure
     from .tables import CellTable as CellTable
     from .tables import CoordinationMismatch as CoordinationMismatch
     from .tables import TableMismatch as TableMismatch

@@ -82,18 +82,18 @@ def judge(result: object, count: int) -> ListenerVerdict:
 
 
 def raised(error: BaseException, count: int) -> ListenerVerdict:
-    return ListenerVerdict(0, Failure(text_of_error(error), blamed=count == 1))
+    return ListenerVerdict(0, Failure(text_of_error(error), blamed=count == 1, error=type(error).__name__))
 
 
 def _failure(result: object, count: int) -> Failure:
     blamed = count == 1
     match result:
         case RetryAfter(delay, reason):
-            return Failure(reason, retry_after_ms=round(delay.total_seconds() * 1000), blamed=blamed)
+            return Failure(reason, retry_after_ms=round(delay.total_seconds() * 1000), blamed=blamed, error="RetryAfter")
         case ConsumeResult.FAILURE:
-            return Failure("the listener answered FAILURE", blamed=blamed)
+            return Failure("the listener answered FAILURE", blamed=blamed, error="FAILURE")
         case ConsumeResult.DEAD_LETTER:
-            return Failure("the listener answered DEAD_LETTER", rejected=True, blamed=blamed)
+            return Failure("the listener answered DEAD_LETTER", rejected=True, blamed=blamed, error="DEAD_LETTER")
         case None:
             return Failure(NO_ANSWER, blamed=blamed)
         case Coroutine():

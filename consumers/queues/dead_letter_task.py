@@ -16,6 +16,7 @@ from ...log.message.message import views
 from ...log.runtime.backoff import Backoff
 from ..dead_letters.copy_writer import SequencesTaken
 from ..dead_letters.writer import DeadLetter, DeadLetterWriter, renumbered
+from ..failures.failure_notes import FailureNotes
 from ..feed.feed import Feed
 from ..schedule.step import GivenUpMessage
 from ..statistics import TopicCounters
@@ -25,8 +26,8 @@ log = logging.getLogger("penstock.consumers")
 _PAUSE_S = 0.2
 _TOGETHER = 100
 """The most letters before the cell notes them, so that a backlog shrinks under short-lived owners."""
-_NOT_ACKNOWLEDGED = "it was received, and not acknowledged in time"
-_REFUSED = "its receiver gave it up"
+NOT_ACKNOWLEDGED = "it was received, and not acknowledged in time"
+REFUSED = "its receiver gave it up"
 _SKIPPED = "an operator skipped it"
 _FORMER = (0, "it was given up in a former life of the topic or the group")
 _UNKNOWN = (0, "its last owner died, or an operator skipped it")
@@ -36,10 +37,18 @@ class DeadLetterTask:
     """Writes the dead letters of one queue in its owner."""
 
     def __init__(
-        self, writer: DeadLetterWriter, counters: TopicCounters, *, topic: str, queue: int, moved: Callable[[], None]
+        self,
+        writer: DeadLetterWriter,
+        counters: TopicCounters,
+        failures: FailureNotes,
+        *,
+        topic: str,
+        queue: int,
+        moved: Callable[[], None],
     ) -> None:
         """``moved`` is called when there may be room for more."""
         self._moved = moved
+        self._failures = failures
         self._writer = writer
         self._counters = counters
         self._topic, self._queue = topic, queue
@@ -58,15 +67,20 @@ class DeadLetterTask:
         """Note messages that the next write gives up unacknowledged, to be read again."""
         for lapse in expiry.lapses:
             if lapse.given_up:
-                self._known[lapse.offset] = (lapse.attempts, _NOT_ACKNOWLEDGED)
+                self._known[lapse.offset] = (lapse.attempts, NOT_ACKNOWLEDGED)
         return expiry
 
-    def skip(self, before: QueueCell, after: QueueCell) -> None:
+    async def skip(self, before: QueueCell, after: QueueCell) -> None:
         """Note the heads of parked message groups that an operator gives up."""
         given_up = set(after.dead_letters.own) - set(before.dead_letters.own)
         for marker in before.markers.values():
             if marker.head in given_up:
-                self._known[marker.head] = (marker.tries.attempts, _SKIPPED)
+                self._known[marker.head] = (marker.tries.attempts, await self._reason(before.generation, marker.head, _SKIPPED))
+
+    async def _reason(self, generation: int, offset: int, then: str) -> str:
+        """The reason of the last failure, if it is known, and what followed."""
+        why = await self._failures.reason(generation, offset)
+        return then if why is None else f"{why}; {then}"
 
     def wake(self) -> None:
         self._empty.clear()
@@ -97,7 +111,7 @@ class DeadLetterTask:
             former = assigned[: cell.dead_letters.former]
             try:
                 self._note_refused(cell)
-                letters, lost = await self._letters_of(assigned[len(former) :], feed)
+                letters, lost = await self._letters_of(cell.generation, assigned[len(former) :], feed)
                 lost = [*former, *lost]
                 unwritten = await self._writer.write(letters, lost=lost, given=cell.dead_letters.next_sequence - 1)
             except OwnershipLost:
@@ -127,12 +141,14 @@ class DeadLetterTask:
     def _note_refused(self, cell: QueueCell) -> None:
         for offset, attempts in cell.dead_letters.refused:
             if offset not in self._letters:
-                self._known[offset] = (attempts, _REFUSED)
+                self._known[offset] = (attempts, REFUSED)
 
     async def close(self) -> None:
         await self._writer.close()
 
-    async def _letters_of(self, assigned: list[tuple[int, int]], feed: Feed) -> tuple[list[DeadLetter], list[tuple[int, int]]]:
+    async def _letters_of(
+        self, generation: int, assigned: list[tuple[int, int]], feed: Feed
+    ) -> tuple[list[DeadLetter], list[tuple[int, int]]]:
         """The letters to write, and (offset, sequence) of those that retention removed."""
         missing = [offset for offset, _ in assigned if offset not in self._letters]
         lost: set[int] = set()
@@ -144,7 +160,10 @@ class DeadLetterTask:
                 lost = {offset for offset in missing if offset < earliest}
                 rows = await feed.pick(self._queue, [offset for offset in missing if offset >= earliest])
             for view in views(self._topic, rows):
-                self._letters[view.offset] = GivenUpMessage(view, *self._known.pop(view.offset, _UNKNOWN))
+                attempts, reason = self._known.pop(view.offset, _UNKNOWN)
+                if reason is _UNKNOWN[1]:
+                    reason = await self._reason(generation, view.offset, reason)
+                self._letters[view.offset] = GivenUpMessage(view, attempts, reason)
         letters = []
         for offset, sequence in assigned:
             if offset not in lost:

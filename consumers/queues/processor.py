@@ -27,6 +27,7 @@ from ...coordinator.queues.restores import (
     of_another_record,
     seen,
 )
+from ...coordinator.registry.failures import failures_of
 from ...coordinator.registry.former_work import NOTHING, FormerWork, read_former_work
 from ...coordinator.registry.spill_objects import SpillObjects
 from ...coordinator.workers.worker import SessionMember, Worker
@@ -39,13 +40,14 @@ from ...log.runtime.backoff import Backoff, wait_for
 from ...log.runtime.runtime import Runtime
 from ...log.stores.protocol import ObjectStore
 from ..dead_letters.writer import DeadLetterWriter
+from ..failures.failure_notes import FailureNotes
 from ..feed.feed import Feed
 from ..feed.lazy_messages import LazyMessages
 from ..feed.rows import gone, missing_of
 from ..limits import QueueLimits
 from ..schedule.protocol import QueueSchedule
 from ..statistics import TopicCounters
-from .dead_letter_task import DeadLetterTask
+from .dead_letter_task import NOT_ACKNOWLEDGED, DeadLetterTask
 from .lag import MessageAges, queue_lag
 from .message_reloader import MessageReloader
 from .spill_task import SpillTask
@@ -54,6 +56,8 @@ log = logging.getLogger("penstock.consumers")
 
 DEAD_LETTERS_S = 1.0
 """The time for which a queue is kept for its dead letters."""
+FAILURES_S = 0.5
+"""The same for the reasons of failures."""
 _FETCH_ROWS_MAX = 10_000
 _SMALL = 2
 """A fetch is small below this inverse share of what is in memory."""
@@ -114,7 +118,13 @@ class QueueProcessor(Generic[ScheduleT]):
         self._clock = around.runtime.clock
         self.keeper = keeper
         self._feed = feed
-        self._dead_letters = DeadLetterTask(writer, counters, topic=topic, queue=queue, moved=self.wake)
+        self._failures = FailureNotes(
+            failures_of(around.cells, self._clock, around.group, topic, queue),
+            self._clock,
+            worker=around.member.id,
+            process=around.worker.label,
+        )
+        self._dead_letters = DeadLetterTask(writer, counters, self._failures, topic=topic, queue=queue, moved=self.wake)
         self._rereading = MessageReloader(
             feed, group=around.group, topic=topic, queue=queue, epoch=keeper.epoch, moved=self._look_again
         )
@@ -219,7 +229,8 @@ class QueueProcessor(Generic[ScheduleT]):
                 return
             self.keeper.seen = self._seen
             letters, spills = self._dead_letters.run(self.keeper, self._feed, self._since), self._spilling.run(self.keeper)
-            beside = [self._fetch(), letters, spills, *([self._follow_former()] if self._former else [])]
+            reasons = self._failures.run(lambda: self.keeper.cell)
+            beside = [self._fetch(), letters, spills, reasons, *([self._follow_former()] if self._former else [])]
             tasks = [asyncio.ensure_future(work) for work in (*beside, self._go_on())]
             waiting += tasks
             await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
@@ -433,7 +444,15 @@ class QueueProcessor(Generic[ScheduleT]):
         )
         log.error("group %s, %s queue %d: %s is parked at offset %d%s: release or skip it", *self._where, group, offset, message)
 
-    def _note(self, lapses: Sequence[ExpiredDelivery]) -> None:
+    async def _release(self) -> None:
+        """Release the queue, with nothing in flight."""
+        await self._dead_letters.finish(DEAD_LETTERS_S)
+        await self._failures.finish(self.keeper.cell, FAILURES_S)
+        await self.keeper.release()
+        self._counters.hand_overs.add()
+
+    def _note(self, lapses: Sequence[ExpiredDelivery], *, error: str = "NotAcknowledged", text: str = NOT_ACKNOWLEDGED) -> None:
+        self._failures.note_lapses(lapses, self.keeper.cell.generation, error=error, text=text)
         self._counters.failed_attempts.add(len(lapses))
         for lapse in lapses:
             if lapse.given_up:
@@ -479,7 +498,7 @@ class QueueProcessor(Generic[ScheduleT]):
         if (after := caught_up(before, record, self.topic, self.queue)) is before:
             self._obeyed = None if waits_for_room(before, record, self.topic, self.queue) else record
             return
-        self._dead_letters.skip(before, after)
+        await self._dead_letters.skip(before, after)
         cell = await self.keeper.change(lambda cell: caught_up(cell, record, self.topic, self.queue))
         self._obeyed = None if waits_for_room(cell, record, self.topic, self.queue) else record
         if cell.generation != before.generation:

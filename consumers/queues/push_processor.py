@@ -13,13 +13,13 @@ import numpy as np
 
 from ...coordinator.cells.requests import Request
 from ...coordinator.queues.cell import QueueCell
+from ..failures.failure_log import FailureLog
 from ..limits import QueueMode
 from ..schedule.lanes import LaneRun
 from ..schedule.push import PushSchedule
 from ..schedule.step import Step
 from .dispatcher import Dispatcher
-from .failure_log import FailureLog
-from .processor import DEAD_LETTERS_S, ProcessorContext, QueueProcessor
+from .processor import ProcessorContext, QueueProcessor
 
 log = logging.getLogger("penstock.consumers")
 
@@ -158,9 +158,7 @@ class PushProcessor(QueueProcessor[PushSchedule]):
                 drained = await self._step(QueueMode.DRAIN)
                 if not self.schedule.running:
                     if drained:
-                        await self._dead_letters.finish(DEAD_LETTERS_S)
-                        await self.keeper.release()
-                        self._counters.hand_overs.add()
+                        await self._release()
                         return
                     self._woken.set()  # the step was written, and no report of a run will wake the loop
             elif self._around.worker.quiet or self.schedule.closed:
@@ -215,7 +213,7 @@ class PushProcessor(QueueProcessor[PushSchedule]):
             if not step.is_empty:
                 write = Request[QueueCell, QueueCell](step.apply)
                 self.keeper.carry_out(write)
-                await write.done
+                self._failures.note(step, (await write.done).generation)
                 self._counters.cell_writes.add()
         except BaseException:
             for run in step.runs:

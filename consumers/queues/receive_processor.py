@@ -30,7 +30,8 @@ from ..schedule.receive import ReceiveSchedule
 from ..schedule.receive_request import ReceiveRequest
 from ..schedule.step import Step
 from ..statistics import TopicCounters
-from .processor import DEAD_LETTERS_S, FOREIGN_LOOK_S, LETTERS_LOOK_S, ProcessorContext, QueueProcessor
+from .dead_letter_task import REFUSED
+from .processor import FOREIGN_LOOK_S, LETTERS_LOOK_S, ProcessorContext, QueueProcessor
 from .settlements import Acknowledging, QueueSettlement, Settling, SettlingLost
 
 log = logging.getLogger("penstock.consumers")
@@ -243,9 +244,7 @@ class ReceiveProcessor(QueueProcessor[ReceiveSchedule]):
             await self._look(self._clock.wall_ms())
             await self._step()
             if self._draining and not self._settling:
-                await self._dead_letters.finish(DEAD_LETTERS_S)
-                await self.keeper.release()
-                self._counters.hand_overs.add()
+                await self._release()
                 return
             self._around.freed()
             if self.available():
@@ -356,8 +355,10 @@ class ReceiveProcessor(QueueProcessor[ReceiveSchedule]):
         if writing.too_large is not None:
             self._fail((), writing.settlement.settling, writing.too_large)
         else:
-            if settlement.refused or settlement.lapses:
-                self._note([*settlement.refused, *settlement.lapses])
+            if settlement.refused:
+                self._note(settlement.refused, error="Refused", text=REFUSED)
+            if settlement.lapses:
+                self._note(settlement.lapses)
             for settled in writing.settlement.settling:
                 settled.end()
         acks = [one for one in settlement.settling if isinstance(one, Acknowledging)]

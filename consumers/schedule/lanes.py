@@ -26,6 +26,8 @@ class Failure:
     """Whether the message can never succeed."""
     blamed: bool = True
     """False: a batch failed at an unknown message."""
+    error: str = "NoResult"
+    """The class of what was raised, or a word for another end."""
 
 
 _NOT_BEGUN: deque[MessageView | list[MessageView]] = deque(maxlen=0)
@@ -149,7 +151,7 @@ class LaneRun:
     def time_out(self, reason: str) -> None:
         self.cancelled = True  # first: then nothing behind the next result begins
         self.timed_out_at = self.done
-        self.failure = Failure(reason, blamed=not self.is_batch or len(self.delivered()) == 1)
+        self.failure = Failure(reason, blamed=not self.is_batch or len(self.delivered()) == 1, error="Timeout")
 
     @property
     def is_batch(self) -> bool:

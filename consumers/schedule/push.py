@@ -310,7 +310,9 @@ class PushSchedule:
             lane.batch_max = max(1, len(delivered) // 2)
         tries, gives_up = after_failure(before, failure, self.settings, chance=self._chance, now_ms=now_ms)
         step.failed.append(
-            FailedAttempt(head, failure.reason, None if gives_up else tries.due_ms, 1 if failure.blamed else len(delivered))
+            FailedAttempt(
+                head, failure.reason, None if gives_up else tries.due_ms, 1 if failure.blamed else len(delivered), failure.error
+            )
         )
         if not self._orderly or (lane is self._lanes.common and not failure.blamed):
             self._failed_alone(rest, tries, gives_up, failure, step)

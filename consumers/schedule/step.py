@@ -33,6 +33,8 @@ class FailedAttempt:
     """None: the message was given up."""
     batch: int = 1
     """The number of messages delivered together, if the failed one is unknown."""
+    error: str = "NoResult"
+    """The class of what was raised, or a word for another end."""
 
 
 class Step(Struct, eq=False):

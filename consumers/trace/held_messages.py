@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator
-from dataclasses import dataclass
+from collections.abc import Container, Iterable, Iterator
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from ...coordinator.operators.parked import rows_at
 from ...coordinator.queues.cell import MessageState, QueueCell, Tries
+from ...coordinator.registry.failures import LastFailure
 from ...log.message.message import from_ms
 from ...log.read.reader import Reader
 from .status import DeliveryState
@@ -34,15 +35,26 @@ class HeldMessage:
     """None, as are the fields below, for an unreadable message."""
     message_group: str | None
     stored: datetime | None
+    failure: LastFailure | None = None
+    """Why it failed last. None: not known."""
 
 
 async def held_messages(
-    reader: Reader, topic: str, queue: int, cell: QueueCell, *, most: int, elsewhere: Container[int] = ()
+    reader: Reader,
+    topic: str,
+    queue: int,
+    cell: QueueCell,
+    *,
+    most: int,
+    elsewhere: Container[int] = (),
+    failures: Iterable[LastFailure] = (),
 ) -> list[HeldMessage]:
     """The oldest ``most`` in the cell. Message groups blocked ``elsewhere``, in a former queue, have none here."""
+    whys = {one.offset: one for one in failures if (one.topic, one.queue) == (topic, queue)}
     chosen = sorted(_held(cell, elsewhere), key=lambda one: one[0])[:most]
     rows = await rows_at(reader, queue, [offset for offset, _, _ in chosen]) if chosen else {}
-    return [_held_up(topic, queue, offset, tries, blocks, rows.get(offset, {})) for offset, tries, blocks in chosen]
+    found = [_held_up(topic, queue, offset, tries, blocks, rows.get(offset, {})) for offset, tries, blocks in chosen]
+    return [replace(one, failure=whys.get(one.offset)) for one in found]
 
 
 def _held(cell: QueueCell, elsewhere: Container[int]) -> Iterator[tuple[int, Tries, bool]]:

@@ -14,6 +14,7 @@ from ...coordinator.groups.record import GroupProtocol, GroupRecord
 from ...coordinator.operators.classic_queues import read_classic
 from ...coordinator.operators.operators import read_cell
 from ...coordinator.queues.cell import QueueCell
+from ...coordinator.registry.failures import LastFailure, read_failures
 from ...coordinator.registry.former_work import NOTHING, FormerWork, left_before
 from ...coordinator.registry.spill_objects import SpillObjects
 from ...log.filter.filters import parse_filter
@@ -57,6 +58,7 @@ class GroupCell:
     cell: QueueCell
     left: FormerWork = NOTHING
     """What is to be done in former queues first."""
+    failures: Sequence[LastFailure] = ()
 
     def head(self, message_group: str | None) -> int | None:
         marker = self.cell.markers.get(group_hash(message_group, self.record.secret))
@@ -81,7 +83,8 @@ async def cells_of(
             spilled = SpillObjects(lake.store, lake.runtime, group, name, queue)
             cell = await spilled.whole(await read_cell(coordination.cells, group, record, name, queue))
             left = await left_before(coordination.cells, group, record, topic, queue)
-        return GroupCell(group=group, record=record, queue=queue, cell=cell, left=left)
+            failures = await read_failures(coordination.cells, group, {(name, queue): cell})
+        return GroupCell(group=group, record=record, queue=queue, cell=cell, left=left, failures=failures.get((name, queue), ()))
 
     known = {group: record for group, record in sorted(records.items()) if name in record.positions}
     begun = [(group, record.following(name, topic.life, topic.settings.queues)) for group, record in known.items()]
@@ -127,6 +130,7 @@ def traced(seen: GroupCell, topic: Topic, message_group: str | None, rows: pa.Ta
             due=None if head.due_ms is None else from_ms(head.due_ms),
             behind=head.behind,
             former_queue=head.former_queue,
+            failure=next((one for one in seen.failures if one.offset == stands_at), None),
         )
     return MessageGroupTrace(
         group=group,

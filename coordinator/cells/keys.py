@@ -7,6 +7,7 @@ from ...log.paths import group_folder, topic_folder
 WORKERS = "workers/"
 GROUPS = "groups/"
 QUEUES = "queues/"
+FAILURES = "failures/"
 ROLES = "roles/"
 MEMBERS = "members/"
 PLAYERS = "players/"
@@ -44,6 +45,16 @@ def queue_key(group: str, topic: str, queue: int) -> str:
 def group_queues(group: str) -> str:
     """The prefix of all `queue_key`, `positions_key` and `classic_key` of a group."""
     return f"{QUEUES}{group_folder(group)}/"
+
+
+def failures_key(group: str, topic: str, queue: int) -> str:
+    """The last failures of a queue's messages."""
+    return f"{group_failures(group)}{topic_folder(topic)}/{queue}"
+
+
+def group_failures(group: str) -> str:
+    """The prefix of all `failures_key` of a group."""
+    return f"{FAILURES}{group_folder(group)}/"
 
 
 def classic_key(group: str) -> str:

@@ -9,6 +9,7 @@ from datetime import timedelta
 from ...log.limits import shown
 from ..groups.record import GroupProtocol, GroupSettings
 from ..queues.cell import MessageState, QueueCell, Tries
+from ..registry.failures import LastFailure
 from ..registry.former_work import NOTHING, FormerWork
 
 
@@ -109,6 +110,8 @@ class GroupDescription:
     """KAFKA: the settings do not apply, and queues without a committed offset are left out."""
     kafka: KafkaGroup | None = None
     """None for groups of Penstock's own consumers."""
+    failures: tuple[LastFailure, ...] = ()
+    """Why messages that are not done failed last, the newest first, as far as that is kept. None of a group of Kafka's clients."""
 
     def __repr__(self) -> str:
         return shown(self, f"of group {self.name}", f"queues {len(self.queues)}", f"lag {self.lag}", f"members {len(self.members)}")

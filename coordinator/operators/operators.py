@@ -37,6 +37,7 @@ from ..groups.record import (
 from ..queues.cell import QueueCell, removed_queue
 from ..queues.codec import decode_cell
 from ..queues.commands import begin, caught_up
+from ..registry.failures import LastFailure, read_failures
 from ..registry.former_work import NOTHING, FormerWork, works_left
 from ..workers.liveness import WorkerState, WorkerStatus, watch_workers, workers, workers_of
 from .classic_queues import ClassicLook, read_classic
@@ -201,7 +202,8 @@ class Operators:
         if record.protocol is GroupProtocol.KAFKA:
             look = await self._classic(group, record)
             return GroupDescription(group, record.settings, look.member_ids, tuple(found), lost, record.protocol, look.described)
-        return GroupDescription(group, record.settings, record.all_members, tuple(found), lost)
+        failures = await self._failures(group, views)
+        return GroupDescription(group, record.settings, record.all_members, tuple(found), lost, failures=tuple(failures))
 
     async def parked(
         self, group: str, *, topic: str | None = None, queue: int | None = None, message_group: str | None = None
@@ -214,15 +216,22 @@ class Operators:
     ) -> list[ParkedGroup]:
         _check_chosen(group, record, topic, queue)
         found: list[ParkedGroup] = []
-        for view in await self._views(group, record, topic):
-            found += await parked_in(
-                view.name, self._reader(view.topic) if view.topic is not None else None, tuple(view.cells.values())
-            )
+        views = await self._views(group, record, topic)
+        failures = await self._failures(group, views)
+        for view in views:
+            reader = self._reader(view.topic) if view.topic is not None else None
+            found += await parked_in(view.name, reader, tuple(view.cells.values()), failures)
         return [
             one
             for one in found
             if (queue is None or one.queue == queue) and (message_group is None or one.message_group == message_group)
         ]
+
+    async def _failures(self, group: str, views: Sequence[_View]) -> list[LastFailure]:
+        """Newest first."""
+        cells = {(view.name, queue): cell for view in views for queue, cell in view.cells.items()}
+        found = await read_failures(self._coordination.cells, group, cells)
+        return sorted((one for some in found.values() for one in some), key=lambda one: one.time, reverse=True)
 
     async def _views(self, group: str, record: GroupRecord, only: str | None = None) -> list[_View]:
         names = sorted(record.positions) if only is None else [only]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import datetime
 
 from ...log.read.reader import Reader
 from ..queues.cell import Marker, MessageState, QueueCell
+from ..registry.failures import LastFailure
 
 _TOGETHER_OFFSETS = 1000
 """The distance up to which heads are read together."""
@@ -33,10 +34,15 @@ class ParkedGroup:
     """None for messages without a group, which are one group."""
     tag: str | None
     stored: datetime | None
+    failure: LastFailure | None = None
+    """Why the message failed last. None: not known."""
 
 
-async def parked_in(topic: str, reader: Reader | None, cells: Sequence[QueueCell]) -> list[ParkedGroup]:
+async def parked_in(
+    topic: str, reader: Reader | None, cells: Sequence[QueueCell], failures: Iterable[LastFailure] = ()
+) -> list[ParkedGroup]:
     """Sorted by queue and offset. ``reader`` is None for a topic that is gone."""
+    whys = {(one.queue, one.offset): one for one in failures if one.topic == topic}
     stopped = {
         queue: sorted((one for one in cell.markers.values() if one.tries.state is MessageState.PARKED), key=lambda one: one.head)
         for queue, cell in enumerate(cells)
@@ -46,10 +52,14 @@ async def parked_in(topic: str, reader: Reader | None, cells: Sequence[QueueCell
     if reader is not None and heads:
         await reader.offsets()  # what retention dropped by now is not told
         rows = await _rows_of(reader, heads)
-    return [_parked(topic, queue, one, rows.get((queue, one.head), {})) for queue, markers in stopped.items() for one in markers]
+    return [
+        _parked(topic, queue, one, rows.get((queue, one.head), {}), whys.get((queue, one.head)))
+        for queue, markers in stopped.items()
+        for one in markers
+    ]
 
 
-def _parked(topic: str, queue: int, marker: Marker, row: dict[str, object]) -> ParkedGroup:
+def _parked(topic: str, queue: int, marker: Marker, row: dict[str, object], failure: LastFailure | None) -> ParkedGroup:
     stored = row.get("store_timestamp")
     return ParkedGroup(
         topic=topic,
@@ -61,6 +71,7 @@ def _parked(topic: str, queue: int, marker: Marker, row: dict[str, object]) -> P
         message_group=_text(row.get("message_group")),
         tag=_text(row.get("tag")),
         stored=stored if isinstance(stored, datetime) else None,
+        failure=failure,
     )
 
 

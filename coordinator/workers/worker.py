@@ -27,7 +27,7 @@ class Worker:
         """The messages granted here, also to past members."""
         self._cells = cells
         self._runtime = runtime
-        self._label = label
+        self.label = label
         self._session: Session | None = None
         self._traffic_s = runtime.clock.monotonic_s()
         self._alone: list[object] = []
@@ -52,7 +52,7 @@ class Worker:
         if self._session is None or not self._session.takes_members:
             self._touch()
             self._session = Session(
-                self._cells, self._runtime, usual_s=self.lease_s, lease_s=self._wanted_lease_s, label=self._label
+                self._cells, self._runtime, usual_s=self.lease_s, lease_s=self._wanted_lease_s, label=self.label
             )
         session = self._session
         member = session.admit(group, topics)

@@ -19,6 +19,7 @@ from ...coordinator.cells.keys import (
     ACCESS as PRINCIPALS,
 )
 from ...coordinator.cells.keys import (
+    FAILURES,
     GATEWAYS,
     GROUPS,
     MEMBERS,
@@ -244,7 +245,7 @@ def _parts(groups: Sequence[str]) -> Sequence[str]:
 
 def _group_cells(group: str) -> tuple[str, ...]:
     """``group``: its part of the keys."""
-    return GROUPS + group, f"{QUEUES}{group}/{ANY}", f"{MEMBERS}{group}/{ANY}"
+    return GROUPS + group, *(f"{prefix}{group}/{ANY}" for prefix in (QUEUES, FAILURES, MEMBERS))
 
 
 def _paths(folder: str) -> TopicPaths:

@@ -11,9 +11,12 @@ from typing import TYPE_CHECKING
 from ...coordinator.groups.record import GroupProtocol, setting_text
 from ...coordinator.groups.retry import RetryPolicy
 from ...coordinator.operators.describe import KafkaGroup, QueueProgress
+from ...coordinator.registry.failures import LastFailure
 
 if TYPE_CHECKING:
     from ...coordinator import GroupDescription, GroupSettings
+
+FAILURES_SHOWN = 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +87,8 @@ class GroupProgress:
     queues_total: int
     queues: tuple[QueueProgress, ...]
     """All, or those with the greatest lag of very many."""
+    failures: tuple[LastFailure, ...] = ()
+    """Why messages that are not done failed last, the newest first; the first of very many."""
 
     def of_topic(self, topic: str) -> Sequence[QueueProgress]:
         return [one for one in self.queues if one.topic == topic]
@@ -106,6 +111,7 @@ def progress_of(found: GroupDescription, *, queues: int | None = None, members: 
         lost_letters=found.lost_letters,
         queues_total=len(found.queues),
         queues=listed,
+        failures=found.failures[:FAILURES_SHOWN],
     )
 
 

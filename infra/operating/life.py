@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 from ...consumers.trace.status import DeliveryState
 from ...consumers.trace.trace import DeadLetterTrace, GroupTrace, MemberTrace, StoredTrace, Trace
+from ...coordinator.registry.failures import LastFailure
 from ...coordinator.timers.tracing import DelayState, DelayTrace
 from ...coordinator.transactions.tracing import TransactionTrace
 from ...log.read.places import PublishedRow
@@ -255,12 +256,24 @@ def _of_place(one: StoredTrace) -> Iterator[_Event]:
     else:
         yield _Event(message.store_timestamp, f"stored: {place}")
     for group in one.groups:
+        if (failed := group.failure) is not None and failed.offset == message.offset:
+            yield _Event(failed.time, f"attempt {failed.attempt} of {group.group} failed", failed.text)
         if group.due is not None:
             yield _Event(group.due, f"comes back to {group.group}")
 
 
 def delivery_state_text(one: GroupTrace) -> str:
     return _FATES[one.fate](one)
+
+
+def failure_text(one: LastFailure, offset: int) -> str:
+    """Why a message failed last, where and when; ``offset`` is the message that is asked about."""
+    which = "" if one.offset == offset else f" of offset {one.offset:,}"
+    return f"attempt {one.attempt}{which} failed {_second(one.time)} in {one.process or one.worker}: {one.text}"
+
+
+def _second(time: datetime) -> str:
+    return time.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 _FATES: dict[DeliveryState, Callable[[GroupTrace], str]] = {

@@ -83,7 +83,10 @@ def test_a_parked_message_group_stands_still_until_it_is_released_or_skipped_whi
         assert heard.offsets("a") == [0, 1, 1, 2, 4]
         assert letters(lake) == ["a1"]
         (letter,) = lake.reader("%DLQ%billing").messages()
-        assert (letter.properties["RECONSUME_TIMES"], letter.properties["DLQ_REASON"]) == ("1", "an operator skipped it")
+        assert (letter.properties["RECONSUME_TIMES"], letter.properties["DLQ_REASON"]) == (
+            "1",
+            "the listener answered FAILURE; an operator skipped it",
+        )
         assert "offset 1 was given up after 2 attempts" in caplog.text
     assert re.search(r"message group 'a' is parked at offset 1", caplog.text)
 

@@ -44,7 +44,9 @@ from penstock.coordinator.queues.cell import DeadLetters, QueueCell
 from penstock.coordinator.queues.codec import decode_cell, encode_cell
 from penstock.coordinator.queues.offsets import SettledOffsets
 from penstock.coordinator.registry import broadcast_progress as broadcast
+from penstock.coordinator.registry import failures
 from penstock.coordinator.registry.broadcast_progress import BroadcastProgress
+from penstock.coordinator.registry.failures import NotedFailure, QueueFailures
 from penstock.coordinator.timers.cell.codec import decode_timers, encode_timers
 from penstock.coordinator.timers.cell.state import Claim, DeliveredBounds, DuePosition, TimerRun, TimerState
 from penstock.coordinator.transactions.members.codec import decode_member, encode_member
@@ -279,6 +281,14 @@ FORMS: Final = (
         {1: committed(caught_up(CommittedPositions(), GROUP.positions["orders"]), {1: CommittedPosition(5, 2, AT_MS, "a note")})},
         encode_positions,
         lambda data: decode_positions(data, where=WHERE),
+        in_json,
+    ),
+    Form(
+        "last failures of a queue",
+        (1,),
+        {1: QueueFailures(3, (NotedFailure(7, 2, "KeyError", "KeyError: 'ünïcode'", f"{ID}/1", "host/7", AT_MS),))},
+        failures._encode,
+        lambda data: failures._decode(data, where=WHERE),
         in_json,
     ),
     Form(

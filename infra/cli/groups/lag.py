@@ -78,6 +78,16 @@ _QUEUES: output.Columns = {
     "interrupted": "interrupted",
     "dead letters": "dead_letters",
 }
+FAILURES: output.Columns = {
+    "topic": "topic",
+    "queue": "queue",
+    "offset": "offset",
+    "attempt": "attempt",
+    "failed": "time",
+    "in": lambda one: one.process or owner_text(one.worker),
+    "why": "text",
+}
+_FAILURES_SHOWN = 10
 _KAFKA_QUEUES: output.Columns = {
     "queue": "queue",
     "owner": lambda one: one.owner or "-",
@@ -104,6 +114,8 @@ def describe(session: CommandSession, group: str, watch: bool, interval: timedel
     The lag counts messages that are not settled; of a blocked or parked message group only the first. The lag time is the age of the oldest. Where
     that is 5s or more, the owners are watched until it is known whether they live: a queue keeps a dead owner until another worker takes it.
 
+    Of messages that failed and are not done, the newest ten last failures follow: the attempt, its process, and the first line of its reason.
+
     A group of Kafka's clients has none of these settings. It shows its state, its members with their queues, and its committed offsets.
     """
     from ...operating.groups import progress_of
@@ -127,6 +139,8 @@ def describe(session: CommandSession, group: str, watch: bool, interval: timedel
         for one in found.queues:
             if one.waits_text:
                 output.say(f"{one.topic} queue {one.queue}: {one.waits_text}.")
+        if found.failures:
+            output.rows(found.failures[:_FAILURES_SHOWN], FAILURES, title="Last failures of messages that are not done")
         if found.kafka is None and found.lag_time >= SUSPICIOUS and any(one.owner for one in found.queues):
             output.note(f"\nIs {group} at work? Its owners are watched, for {output.format_value(WATCHED)} at most.")
             for line in verdicts(described, lake.workers(watch=WATCHED, group=group)):

@@ -96,7 +96,17 @@ def _tell(session: CommandSession, group: str, found: Sequence[ParkedGroup], ord
 
 def _table(found: Sequence[ParkedGroup]) -> None:
     rows = [
-        (one.topic, one.queue, one.offset, one.message_group, one.attempts, one.failed_attempts, one.stored, one.message_id)
+        (
+            one.topic,
+            one.queue,
+            one.offset,
+            one.message_group,
+            one.attempts,
+            one.failed_attempts,
+            one.stored,
+            one.message_id,
+            None if one.failure is None else one.failure.text,
+        )
         for one in found
     ]
-    output.table(("topic", "queue", "offset", "message group", "attempts", "failed attempts", "stored", "message id"), rows)
+    output.table(("topic", "queue", "offset", "message group", "attempts", "failed attempts", "stored", "message id", "why"), rows)

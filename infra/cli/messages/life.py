@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ....consumers.trace.status import DeliveryState
-from ...operating.life import DELAYS, redrive_text, times_text
+from ...operating.life import DELAYS, failure_text, redrive_text, times_text
 from ...terminal import output
 
 if TYPE_CHECKING:
@@ -55,6 +55,9 @@ def life_tables(found: MessageLife) -> Iterator[Table | str]:
             yield f"  {name:<14} {output.printable(value)}"
         if one.groups:
             yield output.record_grid(one.groups, _GROUPS)
+        for group in one.groups:
+            if group.failure is not None:
+                yield f"  {output.printable(group.group)}: {output.printable(failure_text(group.failure, one.offset))}"
         if one.members:
             yield output.record_grid(one.members, _MEMBERS)
         if not one.groups and not one.members and one.delay is None and one.dead_letter is None:

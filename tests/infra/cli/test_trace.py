@@ -232,6 +232,7 @@ def test_a_dead_letter_that_went_back(penstock: Penstock, lake: Path) -> None:
             "behind": None,
             "former_queue": None,
             "dead_letter": 0,
+            "failure": None,
             "what": "dead letter 0",
         }
     ]

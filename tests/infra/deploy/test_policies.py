@@ -91,10 +91,11 @@ UNPROVED = {
     ProcessRole.SYNC: ("lake",),
     # Whoever comes first says whose the table is; here that is a sender of transactions.
     # To redrive takes a producer's policy too.
-    ProcessRole.CONSUMER: ("roles/", "members/", "redrives/", "lake"),
+    # No message fails in this life of a lake.
+    ProcessRole.CONSUMER: ("roles/", "members/", "failures/", "redrives/", "lake"),
     ProcessRole.TRANSACTIONS: (),
     ProcessRole.GATEWAY: ("lake", "workers/"),
-    ProcessRole.MAINTENANCE: ("roles/", "players/", "members/", "workers/", "lake", "access"),
+    ProcessRole.MAINTENANCE: ("roles/", "players/", "members/", "failures/", "workers/", "lake", "access"),
 }
 """Cells of leased roles, with the heartbeats of who plays them, and of broadcasting members: part of the design, not of the code yet."""
 

@@ -150,6 +150,7 @@ class Letter(NamedTuple):
     sequence: int
     body: bytes
     message_id: str
+    reason: str = ""
 
 
 @dataclass(slots=True)

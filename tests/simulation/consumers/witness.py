@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from penstock.coordinator.cells.cells import WRITE_ID_BYTES
-from penstock.coordinator.cells.keys import GROUPS, QUEUES, WORKERS, queue_key
+from penstock.coordinator.cells.keys import FAILURES, GROUPS, QUEUES, WORKERS, failures_key, queue_key
 from penstock.coordinator.groups.codec import decode_group
 from penstock.coordinator.groups.record import CommandKind, GroupRecord
 from penstock.coordinator.queues.cell import QueueCell
 from penstock.coordinator.queues.codec import decode_cell
 from penstock.coordinator.queues.commands import caught_up
+from penstock.coordinator.registry import failures
+from penstock.coordinator.registry.failures import NotedFailure, QueueFailures
 from penstock.coordinator.tables import Cell, CellVersion
 from penstock.coordinator.workers.lease import Heartbeat, decode_heartbeat
 from penstock.log.stores.memory import MemoryStore
-from tests.simulation.consumers.records import Altered, History, Line, Positioned, Skipped, Wrote
+from tests.simulation.consumers.records import Altered, History, Line, Positioned, Skipped, Started, Wrote
 from tests.simulation.consumers.spilled import Spilled
 from tests.simulation.loop import SimLoop
 from tests.simulation.workers_table import WorkersTable
@@ -35,6 +37,12 @@ class Witness(WorkersTable):
         self.bare: dict[Line, QueueCell] = {}
         """The same without."""
         self.cell_bytes_max = 0
+        self._failures_of = {failures_key(*line): line for line in lines}
+        self.failures: dict[Line, QueueFailures] = {}
+        """What is kept of last failures."""
+        self._begun: set[tuple[Line, int, int]] = set()
+        """Queue, offset and attempt of what a handler was given."""
+        self._read = 0
 
     async def put(self, key: str, data: bytes, *, expected: CellVersion | None) -> CellVersion:
         before = self._cells.get(key)
@@ -44,6 +52,9 @@ class Witness(WorkersTable):
         body = data[WRITE_ID_BYTES:]
         if key.startswith(QUEUES):
             self._saw_cell(key, body)
+        elif key.startswith(FAILURES):
+            self.failures[line := self._failures_of[key]] = failures._decode(body, where=key)
+            self._check_told(line)
         elif key.startswith(GROUPS):
             self._saw_record(key.removeprefix(GROUPS), decode_group(body, where=key))
         elif key.startswith(WORKERS):
@@ -100,8 +111,27 @@ class Witness(WorkersTable):
         if taken and before.owner not in {"", cell.owner} and not self.is_over(before.owner):
             self._blame("C9", f"{line}: taken by {cell.owner} while {before.owner} was not over")
         self.cells[line], self.bare[line] = cell, bare
+        self._check_told(line)
         self.cell_bytes_max = max(self.cell_bytes_max, len(body))
         self._history.records.append(Wrote(self._loop.now, line, cell))
+
+    def told(self, line: Line) -> list[NotedFailure]:
+        """The last failures that an operator is told now."""
+        return list(self.failures.get(line, QueueFailures()).true_of(self.cells.get(line, QueueCell())))
+
+    def _check_told(self, line: Line) -> None:
+        """No failure is told of an attempt that nobody made."""
+        for one in self.told(line):
+            records, self._read = self._history.records[self._read :], len(self._history.records)
+            self._begun |= {
+                ((record.group, token.topic, token.queue), token.offset, token.attempt)
+                for record in records
+                if isinstance(record, Started)
+                for token in record.tokens
+            }
+            self._history.counts["failure told"] += 1
+            if (line, one.offset, one.attempt) not in self._begun:
+                self._blame("F1", f"{line}: {one} is told, and no handler began that attempt")
 
     def _count_spills(self, before: QueueCell, after: QueueCell) -> None:
         old, new = ({spill.id: spill for spill in cell.spills} for cell in (before, after))

@@ -358,7 +358,8 @@ class Consuming(PlottedWorld):
                         self.history.wrong.append(f"C8 a dead letter of {group} without an origin: {message}")
                         continue
                     place = (origin.topic, origin.queue, origin.offset)
-                    found.append(Letter(place, int(message.properties[_DLQ_SEQUENCE]), message.body, message.message_id))
+                    sequence = int(message.properties[_DLQ_SEQUENCE])
+                    found.append(Letter(place, sequence, message.body, message.message_id, origin.reason))
         await lake.close()
 
     def check_expected(self, who: str, error: PenstockError, *, allowed: bool = False, begun: bool = False) -> None:
