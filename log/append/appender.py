@@ -10,8 +10,6 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 
-import pyarrow as pa
-
 from ..errors import ClosedError, PenstockError, StoreUnavailable, ViewLost, unforeseen
 from ..format.checkpoint import CheckpointWriter
 from ..format.entry import encode_entry
@@ -20,6 +18,7 @@ from ..format.handover import prepare
 from ..format.header import Action, Batch, Opening
 from ..format.state import TopicState
 from ..limits import ENTRY_INLINE_BYTES_MAX, MIB, VALIDITY_ENTRIES
+from ..message.few_rows import FewRows, InlineRows
 from ..paths import TopicPaths
 from ..runtime.backoff import Backoff, pause
 from ..runtime.runtime import Runtime
@@ -68,7 +67,7 @@ class Appender:
         tail.fold_listeners.append(self._on_fold)
         tail.jump_listeners.append(self._on_jump)
 
-    async def append_batch(self, batch: Batch, rows: pa.Table | None, *, size_bytes: int, deadline_s: float) -> Outcome:
+    async def append_batch(self, batch: Batch, rows: InlineRows | None, *, size_bytes: int, deadline_s: float) -> Outcome:
         """Append one batch; ``rows`` are sorted by queue, None where its parts are staged. A producer's batches come one by one."""
         return await self._append(batch=batch, rows=rows, size_bytes=size_bytes, deadline_s=deadline_s)
 
@@ -97,7 +96,7 @@ class Appender:
         batch: Batch | None = None,
         opening: Opening | None = None,
         actions: tuple[Action, ...] = (),
-        rows: pa.Table | None = None,
+        rows: InlineRows | None = None,
         size_bytes: int = 0,
     ) -> Outcome:
         future = asyncio.get_running_loop().create_future()
@@ -220,7 +219,7 @@ class Appender:
                 race.leading = False
                 await self._follow()
             return
-        size_bytes = sum(pending.size_bytes for pending in composed.put_in)
+        size_bytes = sum([one.size_bytes for one in composed.put_in if not isinstance(one.rows, FewRows)])
         data = await self._runtime.offload(lambda: encode_entry(composed.header, composed.inline), size_bytes=size_bytes)
         if self._tail.state.entry > state.entry:
             return

@@ -6,14 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-import pyarrow as pa
-
 from ..format.fold import Judge, VoidReason, bases_of, follows, is_expired, is_of_epoch, is_of_generation, was_accepted
 from ..format.handover import HandOver
 from ..format.header import Action, Batch, Header, Opening, is_idempotent
 from ..format.idempotence import Standing, is_numbered, key_of, standing
 from ..format.state import TopicState
 from ..limits import ENTRY_INLINE_BYTES_MAX, ENTRY_LINKS_MAX, VALIDITY_ENTRIES
+from ..message.few_rows import InlineRows
 from .in_flight import PendingAppend
 
 
@@ -22,7 +21,7 @@ class ComposedEntry:
     """The entry after a state, with nothing that the fold would void."""
 
     header: Header
-    inline: Mapping[int, pa.Table]
+    inline: Mapping[int, InlineRows]
     """Rows by position of their batch."""
     put_in: Sequence[PendingAppend]
     useless: Sequence[str]
@@ -98,10 +97,10 @@ def _handed_batches(judge: Judge, waiting: Mapping[str, HandOver], state: TopicS
 
 def _own_batches(
     judge: Judge, pending: Sequence[PendingAppend], *, before: int, inline_bytes_max: int
-) -> tuple[list[PendingAppend], dict[int, pa.Table]]:
+) -> tuple[list[PendingAppend], dict[int, InlineRows]]:
     """The appends that fit behind ``before`` batches, and the inline rows by position."""
     own: list[PendingAppend] = []
-    inline: dict[int, pa.Table] = {}
+    inline: dict[int, InlineRows] = {}
     inline_bytes = 0
     for one in pending:
         position = before + len(own)

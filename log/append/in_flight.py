@@ -11,8 +11,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-import pyarrow as pa
-
 from ..errors import FencedError, NotWritten, PenstockError, RoutingChanged, SequenceError, TopicDeleted, UnknownOutcome
 from ..format.fold import FoldedEntry
 from ..format.growth import has_only_grown
@@ -20,6 +18,7 @@ from ..format.header import Action, Batch, Epoch, Opening, identity_of, is_idemp
 from ..format.idempotence import IdempotentRow, Standing, epoch_of, in_round_of, key_of, standing
 from ..format.state import ProducerRow, TopicState
 from ..limits import VALIDITY_ENTRIES
+from ..message.few_rows import InlineRows
 
 _LISTING_MS = 100
 """The age below which an entry did not pass over a hand-over: its writer may have listed before."""
@@ -61,8 +60,8 @@ class PendingAppend:
     batch: Batch | None = None
     opening: Opening | None = None
     actions: tuple[Action, ...] = ()
-    rows: pa.Table | None = None
-    """The rows of a batch that is not staged, sorted by queue."""
+    rows: InlineRows | None = None
+    """None: staged."""
     size_bytes: int = 0
     handed_tail: int | None = None
     handed_ms: int = 0

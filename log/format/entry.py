@@ -8,7 +8,9 @@ import pyarrow as pa
 
 from ..errors import DataDamaged, InternalError
 from ..message.columns import joined
+from ..message.few_rows import FewRows, InlineRows, as_table
 from ..message.message import LOG_SCHEMA
+from .few_rows_file import encode_few_rows
 from .header import Header, decode_header, encode_header
 from .sealed import read_value, write_file
 
@@ -16,11 +18,16 @@ FOOTER_KEY = "penstock.entry"
 ROWS_KEY = "penstock.rows"
 
 
-def encode_entry(header: Header, inline: Mapping[int, pa.Table]) -> bytes:
+def encode_entry(header: Header, inline: Mapping[int, InlineRows]) -> bytes:
     """An entry; ``inline`` maps a batch's position to its rows, sorted by queue."""
     if sorted(inline) != header.inline:
         raise InternalError("inline rows and header disagree", expected=header.inline, observed=sorted(inline))
-    return write_file(_merged(header, inline), {FOOTER_KEY: encode_header(header)})
+    footer = {FOOTER_KEY: encode_header(header)}
+    match [*inline.values()]:
+        case [FewRows() as rows]:
+            return encode_few_rows(rows, footer)
+        case _:
+            return write_file(_merged(header, {position: as_table(rows) for position, rows in inline.items()}), footer)
 
 
 def _merged(header: Header, inline: Mapping[int, pa.Table]) -> pa.Table:

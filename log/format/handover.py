@@ -11,11 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import pyarrow as pa
-
 from ..errors import DataDamaged, NewerFormatError
 from ..limits import PATH_PART_BYTES_MAX, VALIDITY_ENTRIES
 from ..message.columns import joined
+from ..message.few_rows import InlineRows, as_table
 from ..message.message import LOG_SCHEMA
 from ..paths import TopicPaths
 from ..stores.protocol import ObjectInfo, ObjectMissing, ObjectStore
@@ -72,12 +71,12 @@ class HandOverObject:
 
 
 def prepare(
-    paths: TopicPaths, *, tail: int, write_id: str, openings: Sequence[Opening], batches: Sequence[tuple[Batch, pa.Table | None]]
+    paths: TopicPaths, *, tail: int, write_id: str, openings: Sequence[Opening], batches: Sequence[tuple[Batch, InlineRows | None]]
 ) -> HandOverObject:
     """The object that hands these over at ``tail``; all are valid until ``tail`` + 64. Rows are sorted by queue; None: staged parts. ``write_id`` (32
     hexadecimal digits) makes the name fresh.
     """
-    tables = [rows for _, rows in batches if rows is not None]
+    tables = [as_table(rows) for _, rows in batches if rows is not None]
     rows = joined(tables) if tables else LOG_SCHEMA.empty_table()
     plain = [batch for batch, _ in batches]
     if not any(batch.parts for batch in plain):

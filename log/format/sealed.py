@@ -21,7 +21,7 @@ _SEAL = b"penstock.seal"
 _HALF = 32
 _BLANK = b"0" * (2 * _HALF)
 UNSEALED = {_SEAL.decode(): _BLANK.decode()}
-_MAGIC = b"PAR1"
+MAGIC = b"PAR1"
 _TEXT, _END = 0x18, 0x00
 """Bytes of Thrift's compact protocol: the next field is a text, whose length follows; the struct ends."""
 ROW_GROUP_ROWS = 64 * 1024
@@ -56,7 +56,7 @@ def write_file(table: pa.Table, footer: Mapping[str, str]) -> bytes:
     return seal(sink.getvalue())
 
 
-def seal(written: pa.Buffer) -> bytes:
+def seal(written: pa.Buffer | bytes) -> bytes:
     file = bytearray(written)
     start = _footer_start(file, "a new file")
     at = _seal_at(file, start, "a new file")
@@ -94,10 +94,10 @@ def read_value(file: bytes, key: str, *, where: str) -> str | None:
 
 def read_footer_alone(file: bytes, *, where: str) -> dict[str, str]:
     """The footer values of a file whose rows may be damaged, or of its last part. Raises `DataDamaged`."""
-    if len(file) < 12 or file[-4:] != _MAGIC or (size := int.from_bytes(file[-8:-4], "little") + 8) > len(file):
+    if len(file) < 12 or file[-4:] != MAGIC or (size := int.from_bytes(file[-8:-4], "little") + 8) > len(file):
         raise ForeignObject("not a Parquet file, or cut off", object=where, observed=f"{len(file)} bytes")
     check_footer(memoryview(file)[-size:], where=where)
-    return _footer_values(_MAGIC + file[-size:], where)
+    return _footer_values(MAGIC + file[-size:], where)
 
 
 def _footer_values(file: bytes, where: str) -> dict[str, str]:
@@ -188,7 +188,7 @@ def check_footer(footer: bytes | memoryview, *, where: str) -> None:
 
 
 def _footer_start(file: bytes | bytearray, where: str) -> int:
-    if len(file) < 12 or bytes(file[:4]) != _MAGIC or bytes(file[-4:]) != _MAGIC:
+    if len(file) < 12 or bytes(file[:4]) != MAGIC or bytes(file[-4:]) != MAGIC:
         raise ForeignObject("not a Parquet file, or cut off", object=where, observed=f"{len(file)} bytes")
     start = len(file) - 8 - int.from_bytes(file[-8:-4], "little")
     if start < 4:

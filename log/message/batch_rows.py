@@ -98,6 +98,10 @@ class BatchRows:
         """The rows with `LOG_SCHEMA`, by queue and sending order."""
         return self.part(0, self.count)
 
+    @property
+    def inline(self) -> pa.Table:
+        return self.table
+
     def part(self, start: int, count: int) -> pa.Table:
         return self.taken(self.places.order[start : start + count])
 
@@ -194,11 +198,24 @@ def rows_of_messages(
     if queues:
         named = np.zeros(len(groups), np.bool_)
         named[list(queues)] = True
-    columns = {"body": pa.array(bodies, pa.binary()), "born_timestamp": _times(born_us)}
-    if group_column.null_count < len(groups):
-        columns["message_group"] = group_column
-    columns |= label_columns(labelled, born_us)
+    columns = _columns(bodies, group_column, labelled, born_us)
     return BatchRows(columns, BatchQueues(routed), ids, producer, named)
+
+
+def columns_of_messages(
+    bodies: Sequence[bytes | None], groups: Sequence[str | None], labelled: Mapping[int, Message], born_us: npt.NDArray[np.int64]
+) -> dict[str, pa.Array]:
+    """The columns of `BatchRows`."""
+    return _columns(bodies, pa.array(groups, pa.string()), labelled, born_us)
+
+
+def _columns(
+    bodies: Sequence[bytes | None], groups: pa.Array, labelled: Mapping[int, Message], born_us: npt.NDArray[np.int64]
+) -> dict[str, pa.Array]:
+    columns = {"body": pa.array(bodies, pa.binary()), "born_timestamp": _times(born_us)}
+    if groups.null_count < len(groups):
+        columns["message_group"] = groups
+    return columns | label_columns(labelled, born_us)
 
 
 def label_columns(labelled: Mapping[int, Message], born_us: npt.NDArray[np.int64]) -> dict[str, pa.Array]:

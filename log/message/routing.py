@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import struct
 import zlib
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -87,6 +88,16 @@ class Router:
         queues = of_value[encoded.indices.fill_null(0).to_numpy()]
         queues[missing] = self._in_turn(int(missing.sum()))
         return queues
+
+    def route_few(self, groups: Sequence[str | None]) -> list[int]:
+        """`route` without Arrow."""
+        if self.queues == 1:
+            return [0] * len(groups)
+        return [self._next_in_turn() if group is None else self.queue(group) for group in groups]
+
+    def _next_in_turn(self) -> int:
+        taken, self._next = self._next, (self._next + 1) % self.queues
+        return taken
 
     def _in_turn(self, count: int) -> npt.NDArray[np.int32]:
         start, self._next = self._next, (self._next + count) % self.queues

@@ -32,6 +32,7 @@ from ..format.header import Batch, Epoch
 from ..limits import HANDED_BYTES_MAX, Duration, StringList, shown
 from ..message.arrow import ArrowData, check_arrow, check_rising, columns_of
 from ..message.batch_rows import BatchQueues, BatchRows
+from ..message.few_rows import FewRows
 from ..message.message import COPY_SCHEMA, VALUE, Message, check_message, check_no_ids, checked_each, frozen, labels_bytes
 from ..message.routing import Router, check_queue
 from ..paths import TopicPaths, is_timer_log
@@ -568,10 +569,9 @@ class Producer:
         delayed = self._delays.of(rows.columns["delivery_timestamp"], builder.ids)
         return SettledBatch(outcome, formed.rows.places, delayed, formed.kept, formed.invalid)
 
-    async def _append_rows(self, batch: Batch, rows: BatchRows, deadline_s: float) -> Outcome:
-        size_bytes = rows.size_bytes
-        if size_bytes <= HANDED_BYTES_MAX:
-            return await self._appender.append_batch(batch, rows.table, size_bytes=size_bytes, deadline_s=deadline_s)
+    async def _append_rows(self, batch: Batch, rows: BatchRows | FewRows, deadline_s: float) -> Outcome:
+        if isinstance(rows, FewRows) or rows.size_bytes <= HANDED_BYTES_MAX:
+            return await self._appender.append_batch(batch, rows.inline, size_bytes=rows.size_bytes, deadline_s=deadline_s)
         while True:
             try:
                 staged = await stage(self._store, self._paths, self._runtime, rows, producer=self.id)

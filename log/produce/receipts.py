@@ -17,6 +17,7 @@ from ..append.in_flight import AppendResult
 from ..errors import ForkedError, StoreUnavailable
 from ..limits import WAIT_MAX, Duration, optional_duration, shown
 from ..message.batch_rows import BatchQueues, MessageIds
+from ..message.few_rows import FewQueues
 from ..message.message import MaybeNone
 from ..runtime.portal import patiently
 from ..runtime.turns import runs_here
@@ -58,7 +59,7 @@ class SettledBatch:
     """A written batch, with the places of its rows."""
 
     written: AppendResult
-    places: BatchQueues
+    places: BatchQueues | FewQueues
     delayed: DelayedRows | None = None
     kept: npt.NDArray[np.int64] | None = None
     """Written messages by number; None: all were."""

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from ..limits import HANDED_BYTES_MAX
 from ..message.batch_rows import BatchRows, MessageIds, WrittenIds, rows_of_arrow, rows_of_messages
+from ..message.few_rows import FEW_BYTES, FEW_ROWS, FewRows, few_rows
 from ..message.message import VALUE
 from ..runtime.runtime import Runtime
 from ..topic.routing import TopicRouter
@@ -29,7 +30,7 @@ _FIRST_ROW_BYTES = 256
 class EncodedBatch:
     """A batch as it is written."""
 
-    rows: BatchRows
+    rows: BatchRows | FewRows
     generation: int
     """The routing generation by which the rows have their queues."""
     schema_version: int
@@ -84,6 +85,9 @@ class BatchEncoder:
     async def form(self, builder: BatchBuilder) -> EncodedBatch:
         """Raises `InvalidArgument` for rows that do not fit, unless they go to another topic."""
         routed_by, now_us, size_bytes = self._followed(), 1000 * self._runtime.clock.wall_ms(), builder.size_bytes
+        if (few := self._few(builder, now_us, routed_by)) is not None:
+            builder.built()
+            return EncodedBatch(few, routed_by.generation, 0, None, MappingProxyType({}))
         if not self.is_typed:
             return await self._runtime.offload(
                 lambda: self._finish(builder, self._rows(builder, now_us, routed_by), routed_by, 0, None), size_bytes=size_bytes
@@ -175,6 +179,16 @@ class BatchEncoder:
         assert isinstance(builder.contents, list), "bodies gather in a list"
         sent = (builder.contents, builder.groups, builder.labelled, builder.queues)
         return rows_of_messages(*sent, self._born_us(builder, now_us), routed_by.router, producer=self._producer, ids=ids)
+
+    def _few(self, builder: BatchBuilder, now_us: int, routed_by: TopicRouter) -> FewRows | None:
+        """None: they are many, or of a kind that has Arrow's columns."""
+        bodies = builder.contents
+        if not isinstance(bodies, list) or not 0 < len(bodies) <= FEW_ROWS or builder.sent_bytes > FEW_BYTES or self._to_timer_log:
+            return None
+        now_s = self._runtime.clock.monotonic_s()
+        born_us = [now_us - int(1e6 * (now_s - born_s)) for born_s in builder.born_s]
+        sent = (bodies, builder.groups, builder.labelled, builder.queues)
+        return few_rows(*sent, born_us, routed_by.router, producer=self._producer, ids=builder.ids)
 
     def _born_us(self, builder: BatchBuilder, now_us: int) -> npt.NDArray[np.int64]:
         return now_us - (1e6 * (self._runtime.clock.monotonic_s() - np.asarray(builder.born_s))).astype(np.int64)

@@ -1,0 +1,200 @@
+"""Entries with a few rows, as Parquet written by hand.
+
+To set pyarrow's writer up for the columns of one message takes several times as long as all this. The file has the same columns, encodings and
+checksums, as pages of one row group, and leaves out hints for the memory that reading takes. Schema and version are copied from pyarrow's own files.
+
+Numbers of the footer and of pages' headers are Thrift's compact protocol: a byte with a field's distance and type, then a number of variable length.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, lru_cache
+from itertools import groupby
+from typing import Final, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ..errors import InternalError
+from ..message.columns import slim
+from ..message.few_rows import FewRows
+from ..message.message import LOG_SCHEMA
+from .sealed import MAGIC, UNSEALED, seal
+
+_INT32, _INT64, _BYTES = 1, 2, 6
+"""Parquet's physical types."""
+_NO_ROWS = b"\x16\x00\x19\x0c"
+"""The part of a footer that says no rows, then no row groups."""
+_LISTED = 2
+"""The definition level of an element of a list that is no NULL itself; below it a list is empty."""
+
+
+class _Leaf(NamedTuple):
+    """A column without columns below it."""
+
+    path: tuple[str, ...]
+    kind: int
+    depth: int = 1
+    """The definition level of a value that is no NULL."""
+
+
+class _Page(NamedTuple):
+    data: bytes
+    """The header and what is behind it."""
+    values: int
+
+
+_LEAVES: Final = (
+    _Leaf(("queue",), _INT32),
+    _Leaf(("message_id",), _BYTES),
+    _Leaf(("message_group",), _BYTES),
+    _Leaf(("tag",), _BYTES),
+    _Leaf(("keys", "list", "element"), _BYTES, 3),
+    _Leaf(("properties", "key_value", "key"), _BYTES, 2),
+    _Leaf(("properties", "key_value", "value"), _BYTES, 3),
+    _Leaf(("body",), _BYTES),
+    _Leaf(("born_timestamp",), _INT64),
+    _Leaf(("delivery_timestamp",), _INT64),
+    _Leaf(("producer",), _BYTES),
+)
+
+
+def encode_few_rows(rows: FewRows, footer: Mapping[str, str]) -> bytes:
+    """The rows by queue as a sealed file with these footer values."""
+    pages = _pages(rows)
+    file, chunks = [MAGIC], []
+    at = len(MAGIC)
+    for leaf, page in zip(_LEAVES, pages, strict=True):
+        size = _number(len(page.data))
+        chunks.append(b"%b\x16%b\x16%b\x16%b\x26%b\0\0" % (_chunk_start(leaf), _number(page.values), size, size, _number(at)))
+        file.append(page.data)
+        at += len(page.data)
+    size, count = _number(at - len(MAGIC)), _number(rows.count)
+    schema, end = _frame()
+    values = {**footer, **UNSEALED}
+    said = [
+        schema,
+        b"\x16%b\x19\x1c\x19%b" % (count, bytes((len(chunks) << 4 | 0xC,))),
+        *chunks,
+        b"\x16%b\x16%b\x26%b\x16%b\0" % (size, count, _number(len(MAGIC)), size),
+        b"\x19%b" % bytes((len(values) << 4 | 0xC,)),
+        *(b"\x18%b\x18%b\0" % (_text(name.encode()), _text(value.encode())) for name, value in values.items()),
+        end,
+    ]
+    length = sum(map(len, said))
+    return seal(b"".join([*file, *said, length.to_bytes(4, "little"), MAGIC]))
+
+
+@cache
+def _frame() -> tuple[bytes, bytes]:
+    """What pyarrow writes in a footer before and behind what rows and footer values change."""
+    sink = pa.BufferOutputStream()
+    pq.ParquetWriter(sink, slim(LOG_SCHEMA.empty_table()).schema, store_schema=False).close()
+    file = sink.getvalue().to_pybytes()
+    start, found, end = file[len(MAGIC) : -8].partition(_NO_ROWS)
+    if not found or end[0] != 0x28:  # field 6, the writer's name, next behind field 4
+        raise InternalError("pyarrow's footer has another form", observed=file.hex())
+    return start, b"\x18" + end[1:]
+
+
+# --- Columns ----------------------------------------------------------------------------------------------------------------------
+
+
+def _pages(rows: FewRows) -> list[_Page]:
+    order, labelled, count = rows.places.order, rows.labelled, rows.count
+    bare = not labelled
+    labels = [labelled.get(index) for index in order]
+    keys = () if bare else [[_plain(key) for key in one.keys] if one else [] for one in labels]
+    properties = () if bare else [list(one.properties.items()) if one else [] for one in labels]
+    names = [[_plain(name) for name, _ in one] for one in properties]
+    values = [[_plain(value) for _, value in one] for one in properties]
+    groups = [rows.groups[index] for index in order]
+    bodies = [rows.bodies[index] for index in order]
+    return [
+        _known(tuple([rows.places.queues[index].to_bytes(4, "little") for index in order])),
+        _flat([_plain(rows.ids.one(index)) for index in order]),
+        _known(tuple([None if group is None else _plain(group) for group in groups])),
+        _known(tuple([None if one is None or one.tag is None else _plain(one.tag) for one in labels])),
+        _lists(keys, 3) if any(keys) else _empty_lists(count),
+        _lists(names, 2) if any(names) else _empty_lists(count),
+        _lists(values, 3) if any(values) else _empty_lists(count),
+        _flat([None if body is None else len(body).to_bytes(4, "little") + body for body in bodies]),
+        _flat([rows.born_us[index].to_bytes(8, "little", signed=True) for index in order]),
+        _known((None,) * count),
+        _known((_plain(rows.producer),) * count),
+    ]
+
+
+def _plain(text: str) -> bytes:
+    data = text.encode()
+    return len(data).to_bytes(4, "little") + data
+
+
+def _flat(values: Sequence[bytes | None]) -> _Page:
+    levels = _levels(tuple([value is not None for value in values]))
+    return _page(levels + b"".join([value for value in values if value is not None]), len(values))
+
+
+_known: Final[Callable[[tuple[bytes | None, ...]], _Page]] = lru_cache(maxsize=1_024)(_flat)
+"""The pages of columns whose values many entries share."""
+
+
+def _lists(lists: Sequence[Sequence[bytes]], depth: int) -> _Page:
+    repetitions = tuple([int(at > 0) for one in lists for at in range(max(1, len(one)))])
+    definitions = tuple([depth if one else _LISTED - 1 for one in lists for _ in range(max(1, len(one)))])
+    values = b"".join([value for one in lists for value in one])
+    return _page(_levels(repetitions) + _levels(definitions) + values, len(definitions))
+
+
+@lru_cache(maxsize=64)
+def _empty_lists(count: int) -> _Page:
+    return _lists([[]] * count, 0)
+
+
+@lru_cache(maxsize=1_024)
+def _levels(levels: tuple[int, ...]) -> bytes:
+    """Levels in runs: the length of each, doubled, and its level."""
+    runs = b"".join(_unsigned(2 * len(list(run))) + bytes((level,)) for level, run in groupby(levels))
+    return len(runs).to_bytes(4, "little") + runs
+
+
+def _page(content: bytes, values: int) -> _Page:
+    """A page of plain values behind their levels."""
+    size, checksum = _number(len(content)), zlib.crc32(content)
+    checksum -= (checksum & 0x80000000) << 1
+    header = b"\x15\0\x15%b\x15%b\x15%b\x1c\x15%b\x15\0\x15\6\x15\6\0\0" % (size, size, _signed(checksum), _number(values))
+    return _Page(header + content, values)
+
+
+@cache
+def _chunk_start(leaf: _Leaf) -> bytes:
+    """A column's place in the footer, up to the count of its values: type, encodings (levels in runs, plain values), path, no compression."""
+    path = b"".join(_text(part.encode()) for part in leaf.path)
+    return b"\x26\0\x1c\x15%b\x19%%\6\0\x19%b%b\x15\0" % (_number(leaf.kind), bytes((len(leaf.path) << 4 | 8,)), path)
+
+
+# --- Thrift -----------------------------------------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=4_096)
+def _number(number: int) -> bytes:
+    return _signed(number)
+
+
+def _signed(number: int) -> bytes:
+    return _unsigned(2 * number if number >= 0 else -2 * number - 1)
+
+
+def _unsigned(number: int) -> bytes:
+    made = bytearray()
+    while number > 0x7F:
+        made.append(number & 0x7F | 0x80)
+        number >>= 7
+    made.append(number)
+    return bytes(made)
+
+
+def _text(data: bytes) -> bytes:
+    return _unsigned(len(data)) + data
