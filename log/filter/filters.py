@@ -7,6 +7,7 @@ from typing import Protocol, TypeGuard
 
 import pyarrow as pa
 
+from ..errors import InvalidArgument
 from ..schema.topic_schema import TopicSchema
 from .sql_evaluate import SqlFilter
 from .tags import SQL92, TagFilter, check_stated
@@ -60,7 +61,16 @@ def parse_filter(text: str | None) -> Filter:
     """
     if _is_sql(text):
         # An error counts columns in the text that it shows, so the text goes to the parser without leading blanks.
-        return SqlFilter.parse(text.lstrip()[len(SQL92) :].lstrip())
+        found = SqlFilter.parse(text.lstrip()[len(SQL92) :].lstrip())
+        if found.reads_bodies:
+            raise InvalidArgument(
+                "a subscription is not filtered by fields of bodies",
+                operation="filter",
+                object=text,
+                expected="properties, TAGS, KEYS, and fields of typed topics (value.name)",
+                hint="send what consumers filter by as a property; body.name is for those who read and search",
+            )
+        return found
     return TagFilter.parse(text)
 
 

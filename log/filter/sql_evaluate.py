@@ -17,8 +17,10 @@ import pyarrow.compute as pc
 
 from ..schema.fields import PrimitiveType
 from ..schema.topic_schema import TopicSchema
+from .sql_bodies import body_columns
 from .sql_expressions import (
     And,
+    BodyField,
     Cast,
     Compare,
     Condition,
@@ -72,9 +74,18 @@ class SqlFilter:
     def columns(self) -> frozenset[str]:
         """A field such as ``value.amount`` is read from ``properties`` in a topic without a schema."""
         return frozenset(
-            one.name if isinstance(one, FieldReference) else _COLUMNS.get(one.name, "properties")
+            one.name
+            if isinstance(one, FieldReference)
+            else "body"
+            if isinstance(one, BodyField)
+            else _COLUMNS.get(one.name, "properties")
             for one in named_in(self.condition)
         )
+
+    @property
+    def reads_bodies(self) -> bool:
+        """Whether it costs the reading of each body."""
+        return any(isinstance(one, BodyField) for one in named_in(self.condition))
 
     def apply(self, rows: pa.RecordBatch | pa.Table, schema: TopicSchema | None = None) -> pa.RecordBatch | pa.Table:
         if rows.num_rows == 0:
@@ -105,6 +116,7 @@ class _Evaluation:
         self._nowhere = self._all(False)
 
     def passing(self, condition: Condition) -> pa.Array:
+        self._columns |= body_columns(self._rows, (one for one in named_in(condition) if isinstance(one, BodyField)))
         found = self._condition(condition)
         return pc.and_not(pc.fill_null(found.truth, False), found.failed)
 

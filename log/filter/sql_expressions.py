@@ -27,6 +27,17 @@ class Property:
 
 
 @dataclass(frozen=True, slots=True)
+class BodyField(Property):
+    """A field of a JSON body, read as a property is: ``body.customer.id``. No property has a name with a dot."""
+
+    path: tuple[str, ...]
+
+    @staticmethod
+    def of(path: tuple[str, ...]) -> BodyField:
+        return BodyField("\0".join(("body", *path)), path)
+
+
+@dataclass(frozen=True, slots=True)
 class FieldReference:
     """A field of the message's value; in a topic without a schema, the property of this name."""
 

@@ -14,6 +14,7 @@ from ..errors import InvalidArgument, LimitExceeded
 from ..limits import FILTER_CHARS_MAX, FILTER_DEPTH_MAX
 from .sql_expressions import (
     And,
+    BodyField,
     Cast,
     Compare,
     Condition,
@@ -193,7 +194,9 @@ class _Parser:
             case "word":
                 return Property(token.text)
             case "field":
-                return FieldReference(tuple(name.strip("`") for name in FIELD_PART.findall(token.text)[1:]))
+                return FieldReference(_parts(token))
+            case "body":
+                return BodyField.of(_parts(token))
         literals: dict[str, Scalar] = {"TRUE": True, "FALSE": False, "NULL": None}
         if token.kind == "keyword" and token.text in literals:
             return Literal(literals[token.text])
@@ -314,6 +317,10 @@ def _is_value(of: Expression) -> bool:
 
 def _not_alone(left: Expression) -> str | None:
     return "NOT binds what follows it alone: write NOT (…)" if isinstance(left, Not) else None
+
+
+def _parts(token: Token) -> tuple[str, ...]:
+    return tuple(name.strip("`") for name in FIELD_PART.findall(token.text)[1:])
 
 
 def _integer(token: Token) -> int:

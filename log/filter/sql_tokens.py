@@ -17,12 +17,13 @@ _TOKEN = re.compile(
       | (?P<integer>0 | [1-9][0-9]*[lL]?)
       | (?P<text>'(?:''|[^'])*')
       | (?P<field>value(?:\.(?:[^\W\d]\w* | `[^`]+`))+(?![\w$]))
+      | (?P<body>body(?:\.(?:\w+ | `[^`]+`))+(?![\w$]))
       | (?P<word>[A-Za-z_$][A-Za-z0-9_$]*)
       | (?P<symbol><> | >= | <= | [=<>(),+-])""",
     re.VERBOSE | re.DOTALL,
 )
 FIELD_PART = re.compile(r"`[^`]+`|\w+")
-"""A part of a field's name; the first is ``value``."""
+"""A part of a field's name; the first is ``value`` or ``body``."""
 _OTHERS = {
     "!=": "unequal is <>",
     "||": "write OR; tags are a filter of their own (TAGS IN ('a', 'b'))",
@@ -31,7 +32,7 @@ _OTHERS = {
     '"': "texts stand between single quotes",
     "'": "a quote inside a text is written twice",
     "/*": "a comment ends with */",
-    ".": "a field of a typed topic is value.name, or value.`name` with other characters than letters, digits and _",
+    ".": "a field of a typed topic is value.name, of a JSON body body.name; other characters than letters, digits and _ need backticks",
     "*": "there is no arithmetic",
     "/": "there is no arithmetic",
     "%": "there is no arithmetic",
@@ -44,7 +45,7 @@ class Token:
     """A piece of an expression."""
 
     kind: str
-    """``keyword``, ``word``, ``field``, ``integer``, ``float``, ``text``, ``symbol``, or ``end``."""
+    """``keyword``, ``word``, ``field``, ``body``, ``integer``, ``float``, ``text``, ``symbol``, or ``end``."""
     text: str
     """Keywords in capitals; a text with its quotes."""
     at: int

@@ -26,7 +26,11 @@ conditions = options(
     click.option("--group", "message_group", help="Only messages of this message group."),
     click.option("--key", help="Only messages with this key."),
     click.option("--tag", "tags", metavar="FILTER", help="Only messages with one of these tags: 'paid || refunded'."),
-    click.option("--where", metavar="CONDITION", help="Only messages for which this holds: \"price > 10 AND region = 'north'\"."),
+    click.option(
+        "--where",
+        metavar="CONDITION",
+        help='Only messages for which this holds: "price > 10"; of JSON bodies: body.customer.id = 7.',
+    ),
     click.option("--id", "message_id", shell_complete=completion.message_ids, help="Only the message with this id."),
     click.option("--limit", type=click.IntRange(min=0), help="At most this many messages."),
     click.option(

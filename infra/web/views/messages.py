@@ -145,7 +145,7 @@ CONDITIONS = (
     QueryParameter(name="tag", help="Only messages with one of these tags: paid || refunded.", example="paid || refunded"),
     QueryParameter(
         name="where",
-        help="Only messages for which this holds: price > 10 AND region = 'north'.",
+        help="Only messages for which this holds: price > 10 AND region = 'north'; body.customer.id = 7 for JSON bodies.",
         example="price > 10 AND region = 'north'",
     ),
 )

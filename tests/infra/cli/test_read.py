@@ -63,6 +63,19 @@ def test_conditions(orders: Penstock, args: list[str], expected: list[int]) -> N
     assert sorted(found) == expected
 
 
+def test_fields_of_json_bodies_are_conditions(orders: Penstock, lake: Path) -> None:
+    with connect(lake) as opened, opened.producer("orders") as producer:
+        for n in range(3):
+            body = json.dumps({"customer": {"id": n}}).encode()
+            producer.send(Message(body, message_group="ann", properties={"n": str(n)}))
+    lines = orders("read", "orders", "--where", "body.customer.id = 2", "--json").rows
+    assert [json.loads(one["body"]) for one in lines] == [{"customer": {"id": 2}}]
+    assert (
+        "a subscription is not filtered"
+        in orders("group", "create", "billing", "--filter", "orders=SQL92: body.customer.id = 2", code=2).err
+    )
+
+
 def test_a_message_is_found_by_its_id(orders: Penstock) -> None:
     wanted = orders("read", "orders", "--json", "--key", "k7").rows
     assert orders("read", "orders", "--json", "--id", wanted[0]["message_id"]).rows == wanted

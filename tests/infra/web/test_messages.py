@@ -127,6 +127,7 @@ def test_a_place_is_an_offset_of_a_queue_or_a_time(browser: Browser) -> None:
         ("?key=k7&queue=2", {47, 167}),
         ("?key=none", set()),
         (f"?where={quote('n > 234')}", {235, 236, 237, 238, 239}),
+        (f"?where={quote('body.n BETWEEN 3 AND 5 AND body.other IS NULL')}", {3, 4, 5}),
         (f"?tag={quote('odd || none')}&where={quote('n < 6')}", {1, 3, 5}),
     ],
 )
