@@ -15,7 +15,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from .append.in_flight import AppendResult, Outcome
@@ -30,14 +30,17 @@ from .errors import (
     TopicDeleted,
     UnknownOutcome,
 )
-from .format.growth import has_only_grown
+from .format.growth import has_only_grown, queues_at
 from .format.header import Batch, Epoch, Part
 from .lake import LogLake
 from .limits import ENTRY_ROWS_MAX
+from .message.routing import Router
 from .runtime.backoff import until_answered
 from .schema.topic_schema import TopicSchema
 from .stage.jobs import Job, begin_job
+from .stage.rerouting import parts_routed_anew
 from .topic.producer_name import check_producer_name, open_name
+from .topic.routing import TopicRouter
 from .topic.settings import TopicSettings
 from .topic.timer_log import check_own, delays
 from .topic.topics import Topic
@@ -75,17 +78,15 @@ class Linker:
     """A producer of staged rows. It links one batch at a time. After an error open another one."""
 
     def __init__(
-        self, topic: Topic, generation: int, name: str | None, epoch: Epoch | None, last_sequence: int, timeout: timedelta
+        self, topic: Topic, router: TopicRouter, name: str | None, epoch: Epoch | None, last_sequence: int, timeout: timedelta
     ) -> None:
         self._topic = topic
+        self._router = router
         self._name = name
         self._epoch = epoch
         self._last_sequence = last_sequence
         self._timeout_s = timeout.total_seconds()
         self._one_at_a_time = asyncio.Lock()
-        self.generation = generation
-        """The routing generation of the rows that are staged for it."""
-        self._settings = topic.settings
         self.id: str = name or topic.runtime.new_id()
 
     @property
@@ -93,15 +94,18 @@ class Linker:
         return self._topic
 
     @property
+    def generation(self) -> int:
+        """The routing generation of the rows that are staged for it."""
+        return self._router.generation
+
+    @property
     def settings(self) -> TopicSettings:
         """The topic's settings, by whose queues rows are to be staged."""
-        return self._settings
+        return replace(self._topic.settings, queues=self._router.router.queues)
 
     def follow_growth(self) -> None:
-        """Link rows that are staged by the queues that the topic has now. Those of others are refused with `RoutingChanged`."""
-        state = self._topic.tail.state
-        if has_only_grown(state.growths, self.generation, state.generation):
-            self.generation, self._settings = state.generation, self._topic.settings
+        """Let rows be staged by the queues that the topic has now. Call it between two batches."""
+        self._router = self._router.followed(self._topic.tail.state)
 
     @property
     def schema(self) -> TopicSchema | None:
@@ -150,12 +154,12 @@ class Linker:
         """Return once the rows of these parts, and no others of the job, are durably in the log, in one entry.
 
         ``batch`` is its number, for a linker with a name. Numbers rise; gaps are fine; one that is in the log already is an error. After an unknown
-        outcome the name is opened anew, and the batch linked if it has not been.
+        outcome the name is opened anew, and the batch linked if it has not been. Where the topic got more queues after the rows were staged, they are
+        staged anew for these.
 
         ``schema_version`` is that of the parts; 0: no typed value. ``extended``: a row has a key, headers, or NULL instead of a body.
 
-        Raises `FencedError`, `NotWritten` (`RoutingChanged`, where the topic has more queues than the rows were staged for) or `TopicDeleted`;
-        `UnknownOutcome` without a name, or when the store does not answer for long.
+        Raises `FencedError`, `NotWritten` or `TopicDeleted`; `UnknownOutcome` without a name, or when the store does not answer for long.
         """
         rows = self._checked(parts, batch)
         self._check_version(schema_version)
@@ -163,6 +167,10 @@ class Linker:
         async with self._one_at_a_time:
             for attempt in range(LINK_ATTEMPTS_MAX):
                 outcome = await self._append(job, parts, rows, batch, form)
+                while isinstance(outcome, RoutingChanged):
+                    parts = await self._routed_anew(job, parts)
+                    rows = _counted(parts)
+                    outcome = await self._append(job, parts, rows, batch, form)
                 if isinstance(outcome, AppendResult):
                     return self._linked(outcome, rows, batch)
                 assert isinstance(outcome, PenstockError), "a batch is written or fails"
@@ -200,6 +208,20 @@ class Linker:
             extended=extended,
         )
         return await self._topic.appender.append_batch(linking, None, size_bytes=0, deadline_s=deadline_s)
+
+    async def _routed_anew(self, job: Job, parts: Sequence[Part]) -> list[Part]:
+        topic, former = self._topic, self._router
+        self.follow_growth()
+        return await parts_routed_anew(
+            topic.store,
+            topic.paths,
+            topic.runtime,
+            job.id,
+            parts,
+            former=former.router,
+            router=self._router.router,
+            timeout_s=self._timeout_s,
+        )
 
     def _sequence(self, rows: Mapping[int, int], batch: int | None) -> int:
         count = sum(rows.values())
@@ -255,11 +277,7 @@ class Linker:
 
     def _checked(self, parts: Sequence[Part], batch: int | None) -> dict[int, int]:
         """Rows by queue. Raises for parts that the fold would void."""
-        counted: Counter[int] = Counter()
-        for part in parts:
-            counted.update(part.rows)
-        rows = dict(sorted(counted.items()))
-        queues = self.settings.queues
+        rows, queues = _counted(parts), self.settings.queues
         if not rows or min(rows.values()) < 1 or not all(0 <= queue < queues for queue in rows):
             raise InvalidArgument("the parts hold no rows, or rows of queues that are not there", operation="link", observed=rows)
         if (batch is None) != (self._name is None):
@@ -271,6 +289,13 @@ class Linker:
             if self.is_linked(batch):
                 raise InvalidArgument("the batch is linked", operation="link", expected=f"above {self.last_batch}", observed=batch)
         return rows
+
+
+def _counted(parts: Sequence[Part]) -> dict[int, int]:
+    counted: Counter[int] = Counter()
+    for part in parts:
+        counted.update(part.rows)
+    return dict(sorted(counted.items()))
 
 
 def check_batch(batch: int) -> None:
@@ -305,26 +330,21 @@ async def open_linker(
 ) -> Linker:
     """Open a linker. With a ``name`` it fences every earlier instance, and numbers its batches.
 
-    ``timeout`` is for one link, or one opening. ``generation`` is the routing generation of the staged rows. Raises what ``lake.producer`` raises,
-    `RoutingChanged` or `TopicDeleted` for another generation, and `InvalidArgument` for a name under which a producer has sent sequences of its own.
+    ``timeout`` is for one link, or one opening. ``generation`` is the routing generation of rows that are staged already. Raises what
+    ``lake.producer`` raises, `TopicDeleted` for a generation between which and the present one the topic has not only grown, and `InvalidArgument`
+    for a name under which a producer has sent sequences of its own.
     """
     check_producer_name(name)
     opened, current = await current_topic(lake, topic, timeout=timeout)
-    if generation is not None and has_only_grown(opened.tail.state.growths, generation, current):
-        raise RoutingChanged(
-            "the topic has more queues than when the rows were staged; none of them was written",
-            operation="link",
-            object=topic,
-            expected=f"routing generation {generation}",
-            observed=f"{current}, with {opened.settings.queues} queues",
-            hint="write them again: a stream's query is started again as it is",
-        )
-    if generation not in (None, current):
+    growths, settings = opened.tail.state.growths, opened.settings
+    queues = queues_at(growths, current if generation is None else generation, settings.queues)
+    router = TopicRouter(Router(queues, settings.routing), current if generation is None else generation)
+    if router.generation != current and not has_only_grown(growths, router.generation, current):
         raise TopicDeleted(
             "the topic is not the one that the rows were staged for: it was deleted and created again, or its log was repaired",
             operation="link",
             object=topic,
-            expected=f"routing generation {generation}",
+            expected=f"routing generation {router.generation}",
             observed=current,
             hint="stage them anew, for the topic as it is",
         )
@@ -340,4 +360,4 @@ async def open_linker(
                 expected="a name under which batches were linked, or a new one",
                 observed=f"last sequence {last_sequence}",
             )
-    return Linker(opened, current, name, epoch, last_sequence, timeout)
+    return Linker(opened, router, name, epoch, last_sequence, timeout)

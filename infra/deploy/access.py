@@ -110,9 +110,11 @@ def _of_topics(role: ProcessRole, worked_on: Sequence[TopicPaths], groups: Seque
         case ProcessRole.READER:
             return _united(_read(paths) for paths in worked_on)
         case ProcessRole.PRODUCER:
-            # The record of a job that turns out to have no rows is deleted again.
-            taken_back = KeyPatterns(delete=tuple(paths.job_record(ANY) for paths in worked_on))
-            return _united(_append(paths) for paths in worked_on) | taken_back | _TRIALS
+            # What is linked after the topic got more queues is read and staged anew; the record of a job that turns out to have no rows is deleted.
+            staged = KeyPatterns(
+                get=tuple(paths.jobs + ANY for paths in worked_on), delete=tuple(paths.job_record(ANY) for paths in worked_on)
+            )
+            return _united(_append(paths) for paths in worked_on) | staged | _TRIALS
         case ProcessRole.TRANSACTIONS:
             return _united(_link_transactions(paths) for paths in worked_on) | _TRIALS
         case ProcessRole.CONSUMER:

@@ -38,6 +38,11 @@ def former_queues(growths: Sequence[Growth], queue: int) -> Iterator[tuple[int, 
         queue = found[0]
 
 
+def queues_at(growths: Sequence[Growth], generation: int, now: int) -> int:
+    """The number of queues at a routing generation since which the topic has only grown to ``now``."""
+    return next((len(growth.marks) for growth in growths if growth.generation > generation), now)
+
+
 def may_grow(queues: int, present: int, most: int) -> bool:
     """Whether a topic of ``present`` queues can have this many: a greater multiple, of which each message group has one former queue."""
     return present < queues <= most and queues % present == 0

@@ -76,10 +76,10 @@ async def stage(store: ObjectStore, paths: TopicPaths, runtime: Runtime, rows: B
             first = number * rows_per_part
             return await upload_part(store, paths, runtime, job.id, f"{number:08d}", lambda: rows.part(first, rows_per_part))
 
-    return StagedJob(job, tuple(await _side_by_side([upload(number) for number in range(-(-rows.count // rows_per_part))])))
+    return StagedJob(job, tuple(await side_by_side([upload(number) for number in range(-(-rows.count // rows_per_part))])))
 
 
-async def _side_by_side(uploads: Iterable[Coroutine[object, object, Part]]) -> list[Part]:
+async def side_by_side(uploads: Iterable[Coroutine[object, object, Part]]) -> list[Part]:
     """The first error is raised once the others have been ended."""
     try:
         async with asyncio.TaskGroup() as group:

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ...coordinator.lakes import LakeLike, LakePlace, OpenLake, lakes
-from ...log.errors import InvalidArgument, RoutingChanged
+from ...log.errors import InvalidArgument
 from ...log.format.header import Part
 from ...log.limits import MIB, WAIT_MAX, Duration, checked_duration
 from ...log.linker import Linker, check_batch, open_linker
@@ -240,16 +240,6 @@ class OrderedWriter:
         return opened, linker
 
     def _written(self, opened: OpenLake, linker: Linker, df: DataFrame, batch_id: int | None, *, of_stream: bool) -> WriteResult:
-        while True:
-            linker.follow_growth()
-            try:
-                return self._written_once(opened, linker, df, batch_id, of_stream=of_stream)
-            except RoutingChanged as error:
-                log.info("the rows are staged anew: %s", error)
-
-    def _written_once(
-        self, opened: OpenLake, linker: Linker, df: DataFrame, batch_id: int | None, *, of_stream: bool
-    ) -> WriteResult:
         if batch_id is not None and linker.is_linked(batch_id):
             if of_stream and batch_id < linker.last_batch:
                 raise other_checkpoint(linker, batch_id)
@@ -257,6 +247,7 @@ class OrderedWriter:
                 linker.check_repeated(batch_id, df.count())
             log.info("batch %d of %s is in topic %s already: nothing is written", batch_id, linker.id, self._topic)
             return WriteResult(0, 0, duplicate=True)
+        linker.follow_growth()
         rules = typed_rules(linker.topic)
         # Errors of the call show here, before anything is uploaded.
         if rules is None:

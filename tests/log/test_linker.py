@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -19,7 +20,6 @@ from penstock.log.errors import (
     LimitExceeded,
     NotSupported,
     NotWritten,
-    RoutingChanged,
     StoreUnavailable,
     TopicDeleted,
     UnknownOutcome,
@@ -418,24 +418,62 @@ async def test_a_batch_whose_entry_was_passed_over_is_linked_at_offsets_that_nob
     await lake.close()
 
 
-@pytest.mark.parametrize("name", [None, "spark/etl"])
-async def test_what_was_staged_before_a_growth_is_refused_and_linked_once_it_is_staged_anew(name: str | None) -> None:
+@pytest.mark.parametrize("named", [False, True])
+@pytest.mark.parametrize("elsewhere", [False, True], ids=["same linker", "linked elsewhere"])
+async def test_what_was_staged_before_growths_is_linked_by_the_new_queues(*, named: bool, elsewhere: bool) -> None:
     store = MemoryStore()
     lake, admin = await lake_of(store), LogLake(store)
+    name, number = ("spark/etl", 3) if named else (None, None)
     linker = await open_linker(lake, "orders", name=name)
-    number = None if name is None else 3
-    staged_for, bodies = linker.generation, [f"g{group}-{row}" for row in range(3) for group in range(9)]
+    bodies = [f"g{group}-{row:02d}" for row in range(30) for group in range(9)]
     job = await linker.begin()
-    part = await staged(linker, job, bodies)
-    await admin.alter_topic("orders", queues=2 * QUEUES)
-    with pytest.raises(RoutingChanged, match="nothing of them was written"):
-        await linker.link(job, [part], batch=number)
-    with pytest.raises(RoutingChanged, match="write them again"):
-        await open_linker(lake, "orders", generation=staged_for)
-    linker.follow_growth()
-    await linked(linker, number, bodies)
-    stored = await (await lake.reader("orders")).to_arrow(columns=["queue", "message_group", "body"])
-    assert stored.num_rows == len(bodies)
-    assert all(row["queue"] == queue_of(row["message_group"], 2 * QUEUES) for row in stored.to_pylist())
+    parts = [await staged(linker, job, bodies[at : at + 90]) for at in range(0, len(bodies), 90)]
+    for factor in (2, 4):
+        await admin.alter_topic("orders", queues=factor * QUEUES)
+    linking = await open_linker(lake, "orders", name=name, generation=linker.generation) if elsewhere else linker
+    done = await linking.link(job, parts, batch=number)
+    assert (done.rows, linking.settings.queues) == (len(bodies), 4 * QUEUES)
+    stored = (await (await lake.reader("orders")).to_arrow(columns=["queue", "offset", "message_group", "body"])).to_pylist()
+    assert all(row["queue"] == queue_of(row["message_group"], 4 * QUEUES) for row in stored)
+    for group in range(9):
+        assert [row["body"].decode() for row in stored if row["message_group"] == f"g{group}"] == [
+            f"g{group}-{row:02d}" for row in range(30)
+        ]
+    await linked(linking, None if number is None else number + 1, ["g1-30"])
     for one in (lake, admin):
         await one.close()
+
+
+async def test_rows_that_name_their_queue_stay_there_when_parts_are_routed_anew() -> None:
+    lake = await lake_of(MemoryStore())
+    linker = await open_linker(lake, "orders")
+    job, topic = await linker.begin(), linker.topic
+    chosen = (queue_of("g", QUEUES) + 1) % QUEUES
+    rows = rows_of_messages(
+        [b"1", b"2"], ["g", "g"], {}, {1: chosen}, np.zeros(2, np.int64), Router(QUEUES), producer="p", ids=MessageIds(1, 0)
+    )
+    parts = [
+        await upload_part(topic.store, topic.paths, topic.runtime, job.id, "0", partial(rows.part, start, 1)) for start in range(2)
+    ]
+    kept = next(part for part in parts if chosen in part.rows)
+    await lake.alter_topic("orders", queues=2 * QUEUES)
+    anew = await linker._routed_anew(job, parts)
+    assert kept in anew
+    await linker.link(job, anew)
+    stored = await (await lake.reader("orders")).to_arrow(columns=["queue", "body"])
+    assert {row["body"]: row["queue"] for row in stored.to_pylist()} == {b"1": queue_of("g", 2 * QUEUES), b"2": chosen}
+    await lake.close()
+
+
+async def test_parts_that_were_given_up_are_not_routed_anew() -> None:
+    store = MemoryStore()
+    lake = await lake_of(store)
+    linker = await open_linker(lake, "orders", name="n")
+    job = await linker.begin()
+    part = await staged(linker, job, ["a-1", "b-1", "c-1"])
+    await lake.alter_topic("orders", queues=2 * QUEUES)
+    await store.delete(linker.topic.paths.root + part.key)
+    with pytest.raises(NotWritten, match="given up before they were linked"):
+        await linker.link(job, [part], batch=0)
+    assert await read(lake) == []
+    await lake.close()

@@ -148,6 +148,8 @@ class World:
         async with self.process(ProcessRole.PRODUCER) as lake:
             await _link("orders", lake, None)
             await _link("orders", lake, "spark/nightly")
+            async with self.process(ProcessRole.MAINTENANCE) as operators:
+                await _link("events", lake, None, before=lambda: operators.alter_topic("events", queues=2 * _QUEUES))
 
     async def _delay(self, left: Lake, right: Lake) -> None:
         """As to any topic; what waits for minutes and what is called back, some of it too large for an entry; and what waits for days."""
@@ -373,14 +375,16 @@ async def _send_all_kinds(topic: str, *lakes: Lake) -> None:
     await producer.send_batch([_message(topic, number, body) for number, body in enumerate(bodies)])
 
 
-async def _link(topic: str, lake: Lake, name: str | None) -> None:
-    """As Spark writes: one batch of staged rows, and one that turns out to have none."""
+async def _link(topic: str, lake: Lake, name: str | None, *, before: Callable[[], Awaitable[object]] | None = None) -> None:
+    """As Spark writes: one batch of staged rows, with something ``before`` its link, and one that turns out to have none."""
     linker = await open_linker(lake, topic, name=name)
     messages = [_message(topic, number) for number in range(3)]
     data, groups, born = [one.body for one in messages], [one.message_group for one in messages], np.zeros(3, np.int64)
     rows = rows_of_messages(data, groups, {}, {}, born, Router(_QUEUES), producer=linker.id, ids=MessageIds(1, 0))
     job, (store, paths, runtime) = await linker.begin(), (lake.store, linker.topic.paths, lake.runtime)
     part = await upload_part(store, paths, runtime, job.id, "00000-00000", lambda: rows.part(0, rows.count))
+    if before is not None:
+        await before()
     await linker.link(job, [part], batch=None if name is None else 1)
     await linker.discard(await linker.begin())
 

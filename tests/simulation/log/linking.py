@@ -97,7 +97,8 @@ class Driver(Role):
             told.future.set_result(_settled(None, len(messages)))
             return
         sends = self._tell(session, messages, told)
-        queues = Router(linker.settings.queues).route(pa.array([one.message_group for one in messages]))
+        staged_for, groups = linker.settings.queues, pa.array([one.message_group for one in messages])
+        queues = Router(staged_for).route(groups)
         try:
             job = await linker.begin()
             tasks = process.runtime.random.randint(1, 3)
@@ -113,6 +114,9 @@ class Driver(Role):
             world.counts["batch found to be linked"] += 1
             for send in sends:
                 send.receipt.index = -1
+        if linker.settings.queues != staged_for:
+            world.counts["batch routed anew"] += 1
+            queues = Router(linker.settings.queues).route(groups)
         told.future.set_result(_settled(linked, len(messages), queues))
 
     def _tell(self, session: Session, messages: Sequence[Message], told: Told, *, duplicate: bool = False) -> list[Send]:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import pickle
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
+import pyarrow as pa
 import pytest
 
 import penstock
 from penstock.coordinator.lakes import lakes
 from penstock.log.errors import InvalidArgument, LimitExceeded, NotWritten, TopicDeleted, TopicNotFound
 from penstock.log.limits import JOB_LINK_MAX_S
+from penstock.log.message.routing import queue_of
 from penstock.spark.produce.sink import batch_sink, parse
 from penstock.spark.versions import STREAM_SINK
 from tests.spark.needs import lacking
@@ -133,6 +136,36 @@ def test_rows_that_were_staged_for_a_topic_that_was_made_again_are_not_linked(
     assert len(bodies(lake)) == 80
 
 
+@pytest.mark.parametrize("same_process", [True, False])
+@pytest.mark.parametrize("kind", ["stream", "batch"])
+def test_rows_that_were_staged_before_the_topic_got_more_queues_are_linked_once_in_these(
+    lake: penstock.Lake, kind: str, *, same_process: bool
+) -> None:
+    options, columns = {"lake": lake.url, "topic": "orders", "name": "etl"}, schema("message_group", "body")
+    rows = pa.record_batch({"message_group": [f"g-{n % 9}" for n in range(90)], "body": [b"%06d" % n for n in range(90)]})
+
+    def run(queues: int) -> None:
+        sink = stream_sink(options, columns) if kind == "stream" else batch_sink(options, columns, overwrite=False)
+        job = uuid4().hex
+        done = [sink._sink.stage(iter([rows.slice(at, 30)]), query="q", job=job) for at in (0, 30, 60)]
+        lake.alter_topic("orders", queues=queues)
+        if not same_process:
+            lakes.close()
+        if isinstance(sink, StreamSink):
+            for _ in range(2):  # the driver died behind it
+                stream_sink(options, columns).commit(done, queues)
+        else:
+            sink.commit(done)
+
+    run(8)
+    run(32)
+    stored = lake.reader("orders").to_arrow(columns=["queue", "message_group", "body"])
+    found = Counter(stored.column("body").to_pylist())
+    assert found == dict.fromkeys((b"%06d" % n for n in range(90)), 2)
+    homes = {group: {queue_of(group, 8), queue_of(group, 32)} for group in stored["message_group"].unique().to_pylist()}
+    assert all(row["queue"] in homes[row["message_group"]] for row in stored.to_pylist())
+
+
 def test_a_topic_that_is_gone_at_the_commit_is_told(lake: penstock.Lake) -> None:
     sink = stream_sink({"lake": lake.url, "topic": "orders"}, schema("message_group", "body"))
     done = sink._sink.stage(iter(batches(40)), query="q", job="a" * 32)
@@ -176,3 +209,26 @@ def test_in_a_session(spark: SparkSession, lake: penstock.Lake, tmp_path: Path) 
             "lake", lake.url
         ).save("orders")
     assert len(bodies(lake)) == 120
+
+
+@pytest.mark.thorough
+def test_a_query_whose_topic_grows_under_its_batches_goes_on(spark: SparkSession, lake: penstock.Lake, tmp_path: Path) -> None:
+    """Each batch's tasks double the queues, behind its plan and before its commit."""
+    url, folder = lake.url, str(tmp_path / "in")
+
+    def grow(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        with penstock.connect(url, maintenance=False) as other:
+            other.alter_topic("orders", queues=2 * other.describe_topic("orders").settings.queues)
+        yield from batches
+
+    rows = spark.range(60).selectExpr("concat('g-', id % 9) AS message_group", "cast(id AS string) AS body").coalesce(1)
+    for _ in range(2):
+        rows.write.mode("append").parquet(folder)
+    read = spark.readStream.schema(rows.schema).option("maxFilesPerTrigger", 1).parquet(folder)
+    query = read.coalesce(1).mapInArrow(grow, rows.schema).writeStream.format("penstock").option("lake", url)
+    query = query.option("topic", "orders").option("checkpointLocation", str(tmp_path / "checkpoint"))
+    query.trigger(availableNow=True).start().awaitTermination()
+    assert lake.describe_topic("orders").settings.queues == 16
+    found = [(message.message_group, message.queue, int(message.body)) for message in lake.reader("orders").messages()]
+    assert sorted(body for _, _, body in found) == sorted([*range(60), *range(60)])
+    assert all(queue in {queue_of(group or "", 8), queue_of(group or "", 16)} for group, queue, _ in found)
