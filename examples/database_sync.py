@@ -1,8 +1,9 @@
 """A worker that keeps a database equal to its source, each change applied exactly once, whatever dies.
 
 Delivery is at least once: a worker may die between its commit and the acknowledgement, and the change comes again. So the target itself
-remembers, in the transaction that applies a change, how far each row's message group is (its offset), and under which ownership of the queue
-(its epoch). A change that comes again is passed over; a worker that was paused, and replaced meanwhile, is refused.
+remembers, in the transaction that applies a change, how far each row's message group is (its offset in the queue, which may be another one once
+the topic got more queues), and under which ownership of the queue (its epoch). A change that comes again is passed over; a worker that was paused,
+and replaced meanwhile, is refused.
 
     python examples/database_sync.py [LAKE]
 """
@@ -31,7 +32,7 @@ class Target:
         self._database = sqlite3.connect(path, check_same_thread=False)
         self._database.executescript(
             "CREATE TABLE IF NOT EXISTS stock (item TEXT PRIMARY KEY, count INTEGER, changes INTEGER);"
-            "CREATE TABLE IF NOT EXISTS applied (message_group TEXT PRIMARY KEY, offset INTEGER);"
+            "CREATE TABLE IF NOT EXISTS applied (message_group TEXT, queue INTEGER, offset INTEGER, PRIMARY KEY (message_group, queue));"
             "CREATE TABLE IF NOT EXISTS owners (queue INTEGER PRIMARY KEY, epoch INTEGER);"
         )
 
@@ -50,10 +51,11 @@ class Target:
         if known is not None and known[0] > epoch:
             raise RuntimeError(f"queue {queue} has another owner by now")
         self._database.execute("INSERT OR REPLACE INTO owners VALUES (?, ?)", (queue, epoch))
-        last = self._database.execute("SELECT offset FROM applied WHERE message_group = ?", (message.message_group,)).fetchone()
+        place = (message.message_group, queue)
+        last = self._database.execute("SELECT offset FROM applied WHERE message_group = ? AND queue = ?", place).fetchone()
         if last is not None and last[0] >= offset:
             return False
-        self._database.execute("INSERT OR REPLACE INTO applied VALUES (?, ?)", (message.message_group, offset))
+        self._database.execute("INSERT OR REPLACE INTO applied VALUES (?, ?, ?)", (*place, offset))
         return True
 
     def _change(self, item: str, kind: str, by: int) -> None:
@@ -80,6 +82,8 @@ def send_changes(lake: penstock.Lake, count: int) -> dict[str, tuple[int, int]]:
     chance, source = random.Random(11), dict[str, tuple[int, int]]()
     with lake.producer("stock", name="warehouse") as producer:
         for sequence in range(count):
+            if sequence == count // 2:
+                lake.alter_topic("stock", queues=8)  # items move to other queues, and begin anew there
             item, by = f"item-{chance.randrange(KEYS)}", chance.randint(-5, 9)
             kind = "delete" if chance.random() < 0.1 else "add"
             if kind == "delete":

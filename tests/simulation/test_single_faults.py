@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tests.simulation.consumers.campaign import CAMPAIGN as CONSUMERS
+from tests.simulation.consumers.campaign import GROWTH
 from tests.simulation.sweeping import campaign_of
 from tests.thorough import thoroughly
 
@@ -27,3 +29,11 @@ def test_single_faults_are_survived(world: str, every: int, least: int) -> None:
     if world == "log":
         faults = {what for run in runs for what in run.counts if what.startswith("fault: ")}
         assert len(faults) > thoroughly(10, 4)
+
+
+@pytest.mark.timeout(7200)
+def test_any_single_fault_is_survived_while_a_topic_grows() -> None:
+    runs = CONSUMERS.exhaustive(CONSUMERS.singles_of(GROWTH)[:: thoroughly(1, 400)])
+    assert len(runs) > thoroughly(1_000, 4)
+    wrong = [run.report() for run in runs if run.wrong]
+    assert not wrong, "\n".join(wrong)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from functools import partial
 
-from tests.simulation.consumers.scenarios import SCENARIOS, small_work
+from tests.simulation.consumers.growing import since_it_grows
+from tests.simulation.consumers.scenarios import SCENARIOS, small_growth, small_work
 from tests.simulation.faults import Fault
 from tests.simulation.singles import Story
 from tests.simulation.sweeping import Campaign
@@ -23,6 +24,8 @@ MUST_HAPPEN = (
     *(f"outage: {name}" for name in ("store", "table", "dead letters", "log", "cell", "record", "heartbeats", "refused")),
 )  # fmt: skip
 
+GROWTH = "a topic grows twice"
+
 CAMPAIGN = Campaign(
     world="consumers",
     scenarios=SCENARIOS,
@@ -30,7 +33,12 @@ CAMPAIGN = Campaign(
     must_happen=MUST_HAPPEN,
     teeth_steps=120_000,
     calm_seed=8,
-    stories={"small": Story(make=partial(small_work, 1), meets=())},
+    stories={
+        "small": Story(make=partial(small_work, 1), meets=()),
+        GROWTH: Story(
+            make=partial(small_growth, 11), meets=("growth", "start: behind a former queue", "end: failed"), befallen=since_it_grows
+        ),
+    },
     services=("table", "store"),
     spared=frozenset({"founder", "looker", "auditor"}),
 )

@@ -11,7 +11,9 @@ from penstock.log.errors import InvalidArgument, PenstockError
 from penstock.log.lake import LogLake
 from tests.simulation.consumers.plot import TOPIC
 from tests.simulation.consumers.world import Consuming
+from tests.simulation.faults import Call
 from tests.simulation.process import SimProcess
+from tests.simulation.sweeping import Played
 
 
 class Growing(Consuming):
@@ -21,6 +23,8 @@ class Growing(Consuming):
         super().__init__(seed, *args, **more)
         rng = self.kernel.rng("growing")
         first_s, most_s = rng.uniform(0.05, 0.6) * self.plot.send_for_s, rng.choice([1.0, 0.4 * self.plot.send_for_s])
+        self.asked_before: dict[str, int] = {}
+        """The number of requests before the first growth, by service."""
         self._left = [first_s, *sorted(first_s + rng.uniform(0.0, most_s) for _ in self.plot.grows[1:])]
 
     async def _main(self) -> None:
@@ -34,6 +38,7 @@ class Growing(Consuming):
         while self._left:
             await asyncio.sleep(max(0.0, self._left[0] - self.now_s))
             queues = self.plot.all_queues[len(self.plot.all_queues) - len(self._left)]
+            self.asked_before = self.asked_before or {"table": len(self.table.calls), "store": len(self.store.calls)}
             try:
                 await lake.alter_topic(TOPIC, queues=queues)
             except PenstockError as error:
@@ -62,3 +67,9 @@ class Growing(Consuming):
                 self.check_expected("grower", error, allowed=unbegun)
         with suppress(PenstockError):
             await coordination.close()
+
+
+def since_it_grows(world: Played, service: str, call: Call) -> bool:
+    """Only requests from the first growth on: what comes before is as in other stories."""
+    assert isinstance(world, Growing)
+    return call.number > world.asked_before[service]

@@ -458,9 +458,34 @@ def small_work(seed: int | str, *, store: FaultPlan | None = None, table: FaultP
         offset_ms=0,
         drift=0.0,
     )
+    return _for_single_faults(seed, plot, store, table)
+
+
+def small_growth(seed: int | str, *, store: FaultPlan | None = None, table: FaultPlan | None = None) -> Consuming:
+    """For single faults: a topic that grows twice under a sender and two machines, with messages that fail once."""
+    plot = Plot(
+        groups={"billing": GroupPlan(max_attempts=2, retry_s=0.5)},
+        queues=1,
+        grows=(2, 2),
+        machines=2,
+        messages=8,
+        message_groups=3,
+        send_for_s=3.0,
+        tempers={Temper.GOOD: 3.0, Temper.RAISES: 2.0},
+        pause_s=(7.0, 9.0),
+        faults_end_s=15.0,
+        offset_ms=0,
+        drift=0.0,
+    )
+    return _for_single_faults(seed, plot, store, table, Growing)
+
+
+def _for_single_faults(
+    seed: int | str, plot: Plot, store: FaultPlan | None, table: FaultPlan | None, kind: type[Consuming] = Consuming
+) -> Consuming:
     network = replace(TABLE_NETWORK, very_slow=0.0, pause_s=plot.pause_s, late_s=(0.5, 10.0))
     store_network = replace(STORE_NETWORK, very_slow=0.0, pause_s=plot.pause_s, late_s=(0.5, 10.0))
-    return Consuming(seed, plot, store_plan=store, table_plan=table, table_network=network, store_network=store_network)
+    return kind(seed, plot, store_plan=store, table_plan=table, table_network=network, store_network=store_network)
 
 
 def grows(seed: int | str, *, rate: float = 0.02) -> Consuming:
