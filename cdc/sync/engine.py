@@ -179,8 +179,9 @@ class SyncEngine:
             raise InvalidArgument(
                 "the topic was deleted and created again", operation="sync", object=self._plan.topic, hint="start the sync again"
             )
+        self._position = dict.fromkeys(self._standing.kept, 0) | self._position  # queues that the topic got meanwhile
         self._cuts.set_goal(self._standing, self._position)
-        return sum(limit - self._position.get(queue, 0) for queue, (_, limit) in self._standing.kept.items())
+        return sum(limit - self._position[queue] for queue, (_, limit) in self._standing.kept.items())
 
     def step(self, ends: Mapping[int, int] | None = None) -> BatchReport | None:
         """Apply one batch of the events at the last `look`, not beyond ``ends``; None if there are none.
@@ -237,7 +238,7 @@ class SyncEngine:
         assert standing is not None, "look comes first"
         available = {
             queue: (
-                self._position.get(queue, 0),
+                self._position[queue],
                 min(self._cuts.limit(queue, limit), limit if ends is None else ends.get(queue, limit)),
             )
             for queue, (_, limit) in standing.kept.items()

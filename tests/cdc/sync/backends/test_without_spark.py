@@ -20,6 +20,8 @@ from penstock import SyncOptions, SyncRun, sync
 from penstock.cdc.choice.tables import Truncates
 from penstock.cdc.delta import deltalake_targets
 from penstock.cdc.events.conversion import exact_json
+from penstock.cdc.sync.backends.local import LocalBackend
+from penstock.cdc.sync.engine import SyncEngine
 from penstock.cdc.sync.options import NO_STEPS, BatchReport, SyncSteps
 from penstock.cdc.sync.plan import SyncPlan
 from penstock.coordinator.lakes import LakePlace
@@ -187,3 +189,21 @@ def test_the_topic_grows_between_changes_of_the_same_rows(tmp_path: Path, batch:
     assert [(row["id"], row["seen"]) for row in sorted(rows(into / "t"), key=lambda row: row["id"])] == [
         (key, 8) for key in range(24)
     ]
+
+
+def test_the_topic_grows_under_a_sync_that_goes_on(tmp_path: Path) -> None:
+    lake, into = str(tmp_path / "lake"), tmp_path / "targets"
+    send(lake, [event("c", "t", {"id": key}, {"id": key, "seen": 0}, at=1) for key in range(24)])
+    options = SyncOptions(into=into, name="s", max_events=20)
+    engine = SyncEngine(plan := SyncPlan.of(LakePlace.of(lake), TOPIC, options), LocalBackend(plan))
+    engine.open()
+    for step, queues in enumerate((2, 4, 12)):
+        with penstock.connect(lake) as opened:
+            opened.alter_topic(TOPIC, queues=queues)
+        changes = [event("u", "t", {"id": key}, {"id": key, "seen": step}, at=step + 1) for key in range(24)]
+        send(lake, changes[:3] if step == 1 else changes)  # most of the new queues have nothing yet
+        assert engine.look()
+        while engine.step() is not None:
+            engine.look()
+    engine.close()
+    assert {row["id"]: row["seen"] for row in rows(into / "t")} == dict.fromkeys(range(24), 2)
