@@ -10,11 +10,13 @@ import pyarrow as pa
 
 from ....aio import Lake
 from ....consumers.trace.message_group import GroupCell, MessageGroupTrace, cells_of, traced
+from ....log.format.growth import former_queues
 from ....log.message.message import views
 from ....log.message.routing import queue_of
 from ....log.read.message_search import SearchResult
 from ....log.read.reader import Reader
 from ....log.table.delta.lookup import Lookup
+from ....log.topic.topics import Topic
 from ...operating.life import delivery_state_text
 from ..faults import PagePart
 from .message_rows import MessageRow, row_of
@@ -91,13 +93,13 @@ async def gather(context: PageContext, request: PageRequest) -> MessageGroupPage
 
     async def ordered(lake: Lake) -> MessageGroupContent:
         reader, stored = await lake.reader(name), await lake.topic(name)
-        home = queue_of(message_group, stored.settings.queues, stored.settings.routing)
-        topic = await extent(reader, None, also=home)
-        cells = await cells_of(lake, lake.coordination, stored, queues=[home], groups=groups)
+        own = own_queues(message_group, stored)
+        topic = await extent(reader, None, also=own)
+        cells = await cells_of(lake, lake.coordination, stored, queues=own, groups=groups)
         held = {} if request.text("before") or request.text("after") else heads_of(cells, message_group)
-        at, onward = begin_of(request, topic, {home: min(held.values())} if held else {})
-        found = await _found(reader, topic, at, onward, home, message_group)
-        elsewhere = sorted(set(found.rows["queue"].to_pylist()) - {home})
+        at, onward = begin_of(request, topic, begin_behind(held, own))
+        found = await _found(reader, topic, at, onward, own, message_group)
+        elsewhere = sorted(set(found.rows["queue"].to_pylist()) - set(own))
         cells += await cells_of(lake, lake.coordination, stored, queues=elsewhere, groups=groups) if elsewhere else []
         traces = [traced(one, stored, message_group, found.rows) for one in sorted(cells, key=lambda one: (one.group, one.queue))]
         fields = fields_of(await lake.topic_schema(name))
@@ -119,9 +121,27 @@ async def gather(context: PageContext, request: PageRequest) -> MessageGroupPage
     return MessageGroupPage(topic=name, message_group=message_group, ordered=await context.part(ordered))
 
 
-def heads_of(cells: Sequence[GroupCell], message_group: str) -> dict[str, int]:
-    """The blocking offset, by consumer group."""
-    return {one.group: head for one in cells if (head := one.head(message_group)) is not None}
+def own_queues(message_group: str, topic: Topic) -> list[int]:
+    """The queues that the message group had, from the topic's beginning to its present one. Each is lower than the next."""
+    home = queue_of(message_group, topic.settings.queues, topic.settings.routing)
+    return [*reversed([former for former, _ in former_queues(topic.tail.state.growths, home)]), home]
+
+
+def heads_of(cells: Sequence[GroupCell], message_group: str) -> dict[str, tuple[int, int]]:
+    """The first blocking message (queue and offset), by consumer group."""
+    found: dict[str, tuple[int, int]] = {}
+    for one in cells:
+        if (head := one.head(message_group)) is not None:
+            found[one.group] = min(found.get(one.group, (one.queue, head)), (one.queue, head))
+    return found
+
+
+def begin_behind(heads: Mapping[str, tuple[int, int]], own: Sequence[int]) -> Offsets:
+    """The page's beginning at the first block: there, and at the beginning of the queues that the message group had later."""
+    if not heads:
+        return {}
+    queue, offset = min(heads.values())
+    return {one: offset if one == queue else 0 for one in own if one >= queue}
 
 
 def begin_of(request: PageRequest, topic: TopicExtent, heads: Offsets) -> tuple[Offsets, bool]:
@@ -133,12 +153,14 @@ def begin_of(request: PageRequest, topic: TopicExtent, heads: Offsets) -> tuple[
     return (topic.clipped(heads), True) if heads else (topic.next, False)
 
 
-async def _found(reader: Reader, topic: TopicExtent, at: Offsets, onward: bool, home: int, message_group: str) -> SearchResult:
-    """The group's messages, first in its own queue: others have some only by their senders' choice."""
+async def _found(
+    reader: Reader, topic: TopicExtent, at: Offsets, onward: bool, own: Sequence[int], message_group: str
+) -> SearchResult:
+    """The group's messages, first in its own queues: others have some only by their senders' choice."""
     rows: list[pa.Table] = []
     looked = {queue: (offset, offset) for queue, offset in at.items()}
     wanted, room = Lookup(message_group=message_group), ROWS
-    for queues in ([home], [queue for queue in at if queue != home]):
+    for queues in (own, [queue for queue in at if queue not in own]):
         ranges = {queue: (at[queue], topic.next[queue]) if onward else (topic.earliest[queue], at[queue]) for queue in queues}
         if ranges and (room > 0 or not rows):
             found = await reader.find(wanted, ranges, limit=room, files=FILES_AT_ONCE, newest=not onward)

@@ -6,7 +6,7 @@ few requests.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
@@ -99,7 +99,7 @@ class ScanResult:
     looked: int
 
 
-async def extent(reader: Reader, queue: int | None, *, also: int | None = None) -> TopicExtent:
+async def extent(reader: Reader, queue: int | None, *, also: Collection[int] = ()) -> TopicExtent:
     """The searched part: one queue, or the fullest of very many and ``also``. Raises `InvalidArgument`."""
     offsets = await reader.offsets()
     if queue is not None:
@@ -112,7 +112,7 @@ async def extent(reader: Reader, queue: int | None, *, also: int | None = None) 
                 observed=queue,
             )
         return TopicExtent(queues=len(offsets), kept={queue: offsets[queue]})
-    fullest = sorted(offsets, key=lambda one: (one != also, offsets[one][0] - offsets[one][1], one))[:QUEUES_MAX]
+    fullest = sorted(offsets, key=lambda one: (one not in also, offsets[one][0] - offsets[one][1], one))[:QUEUES_MAX]
     return TopicExtent(queues=len(offsets), kept={one: offsets[one] for one in sorted(fullest)})
 
 

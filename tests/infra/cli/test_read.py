@@ -16,7 +16,7 @@ from rich.cells import cell_len
 from penstock import Message, connect
 from penstock.infra.terminal.output import fit_width, printable
 from penstock.infra.terminal.values import DurationParam, PositionParam, SizeParam, parse_duration
-from penstock.log import MESSAGE_SCHEMA
+from penstock.log import MESSAGE_SCHEMA, queue_of
 from tests.infra.cli.conftest import Penstock
 
 
@@ -278,3 +278,33 @@ def test_csv_is_one_form_of_output(labelled: Penstock, tmp_path: Path) -> None:
     assert "Either --csv or --json." in labelled("read", "labelled", "--csv", "--json", code=2).err
     assert "a file's name says what it holds" in labelled("read", "labelled", "--csv", "-o", tmp_path / "x.jsonl", code=2).err
     assert ".csv.gz" in labelled("read", "labelled", "-o", tmp_path / "x.xlsx", code=2).err
+
+
+def test_what_a_message_group_has_in_its_former_queues_is_found_and_exported_too(
+    penstock: Penstock, lake: Path, tmp_path: Path
+) -> None:
+    penstock("topic", "create", "orders", "--type", "FIFO", "--queues", "2")
+    groups = [f"g{number}" for number in range(9)]
+    with connect(lake) as opened, opened.producer("orders") as producer:
+        reader = opened.reader("orders")
+        for queues in (2, 4, 16):
+            if queues > 2:
+                penstock("topic", "alter", "orders", "--queues", str(queues))
+            producer.send_batch([Message(b"%d" % queues, message_group=group) for group in groups])
+            producer.flush()
+            if queues == 4:
+                penstock("maintain", "--once")  # the first two lie in the table, the last one in the log
+        for group in groups:
+            homes = [queue_of(group, queues) for queues in (2, 4, 16)]
+            assert [(one.body, one.queue) for one in reader.lookup(message_group=group)] == [
+                (b"2", homes[0]),
+                (b"4", homes[1]),
+                (b"16", homes[2]),
+            ]
+    rows = penstock("read", "orders", "--group", "g1", "--json").rows
+    assert [row["body"] for row in rows] == ["2", "4", "16"]
+    for name, count in (("one.jsonl", 3), ("all.jsonl", 27)):
+        chosen = ("--group", "g1") if count == 3 else ()
+        penstock("read", "orders", *chosen, "-o", tmp_path / name)
+        exported = [json.loads(line) for line in (tmp_path / name).read_text().splitlines()]
+        assert (len(exported), [row["body"] for row in exported if row["message_group"] == "g1"]) == (count, ["2", "4", "16"])

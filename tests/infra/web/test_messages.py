@@ -188,6 +188,32 @@ def test_a_message_group_that_is_blocked_is_shown_from_there_on(console: Open, s
     assert [row["message"]["offset"] for row in earlier["rows"]] == [0]
 
 
+def test_a_message_group_is_shown_with_what_it_has_in_its_former_queues_and_from_a_block_there_on(
+    console: Open, scattered: Path
+) -> None:
+    with connect(scattered) as lake, lake.producer("visits", linger=timedelta(0)) as producer:
+        for queues in (8, 16):
+            lake.alter_topic("visits", queues=queues)
+            producer.send(Message(b'{"n": %d}' % queues, message_group="first")).result(timeout=TIMEOUT_S)
+    former, home = queue_of("first", 4), queue_of("first", 16)
+    shown = console().api("/topics/visits/message-groups/~first")["ordered"]["value"]
+    assert [json.loads(row["message"]["body"]["text"])["n"] for row in shown["rows"]] == [0] * 4 + [8, 16]
+    assert {stand["queue"] for stand in shown["stands"]} >= {former, queue_of("first", 8), home}
+    lane = group_hash("first", asyncio.run(secret_of(scattered, "guides")))
+    change_cell(
+        lambda: aio.connect(scattered),
+        former,
+        lambda cell: replace(cell.with_listed(OffsetSet.of([(0, 2)])), markers={lane: parked(1)}),
+        group="guides",
+        topic="visits",
+    )
+    shown = console().api("/topics/visits/message-groups/~first")["ordered"]["value"]
+    assert shown["held_by"] == ["guides"]
+    assert [(row["message"]["queue"], row["message"]["offset"]) for row in shown["rows"]][:1] == [(former, 1)]
+    assert [json.loads(row["message"]["body"]["text"])["n"] for row in shown["rows"]] == [0] * 3 + [8, 16]
+    assert [row["fates"] for row in shown["rows"]] == [["parked"], ["behind"], ["behind"], *[["waits for a former queue"]] * 2]
+
+
 def test_a_look_is_bounded_and_says_where_to_go_on(browser: Browser, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scan, "LOOKED_MAX", 100)
     monkeypatch.setattr(scan, "_FIRST_ROWS", 30)
