@@ -36,6 +36,8 @@ def environment() -> Environment:
         "percent": lambda value: "-" if value is None else f"{100 * value:.1f} %",
         "short": shortened,
         "conditions": conditions,
+        "few": few,
+        "fitting": fitting,
         "delay": DELAYS.__getitem__,
         "redrive": redrive_text,
         "steps": polyline,
@@ -66,9 +68,51 @@ def shortened(text: object, chars: int = 40) -> str:
     return whole if len(whole) <= chars else f"{whole[: chars - 1]}…"
 
 
-def conditions(query: Mapping[str, object]) -> dict[str, object]:
-    """A query's conditions, without its place."""
-    return {name: value for name, value in query.items() if value is not None and name not in ("start", "before", "after")}
+class FittedText(Markup):
+    """Escaped text that fits a page, and whether it is cut."""
+
+    is_cut = False
+
+
+def fitting(text: str, size: int) -> FittedText:
+    """The beginning of a foreign text that takes at most so many bytes of the page."""
+    pieces: list[str] = []
+    for line in text.splitlines(keepends=True):
+        piece = str(escape(texts.visible(line)))
+        taken = len(piece.encode())
+        if taken > size:
+            found = FittedText("".join(pieces) + _beginning(texts.visible(line), size) + "…")
+            found.is_cut = True
+            return found
+        pieces.append(piece)
+        size -= taken
+    return FittedText("".join(pieces))
+
+
+def _beginning(shown: str, size: int) -> str:
+    """The beginning of a text whose escaped form is larger than this."""
+    kept = size
+    while (taken := len((piece := str(escape(shown[:kept]))).encode())) > size:
+        kept = min(kept - 1, kept * size // taken)
+    return piece
+
+
+def few(values: Mapping[str, str], chars: int) -> list[tuple[str, str]]:
+    """The first of properties that take about so many characters of the page; an ellipsis stands for others."""
+    found: list[tuple[str, str]] = []
+    for name, value in values.items():
+        chars -= 50 + min(len(name), 40) + min(len(value), 80)
+        if chars < 0:
+            return [*found, ("…", f"{len(values) - len(found)} more")]
+        found.append((name, value))
+    return found
+
+
+def conditions(query: Mapping[str, object], defaults: Mapping[str, object] | None = None) -> dict[str, object]:
+    """A query's conditions, without its place and what is by default."""
+    ordinary = {} if defaults is None else defaults
+    found = {name: value for name, value in query.items() if name not in ("start", "before", "after")}
+    return {name: value for name, value in found.items() if value is not None and value != ordinary.get(name)}
 
 
 def live_tag(values: Mapping[str, object], key: str) -> Markup:

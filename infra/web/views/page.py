@@ -139,6 +139,11 @@ class LakeResource:
     parameters: tuple[QueryParameter, ...] = ()
 
     @property
+    def defaults(self) -> dict[str, str | int | None]:
+        """What parameters are that a query does not give."""
+        return {one.name: one.default for one in self.parameters}
+
+    @property
     def names(self) -> tuple[str, ...]:
         return tuple(re.findall(r"\{(\w+)(?::path)?\}", self.path))
 

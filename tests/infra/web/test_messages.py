@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import html
 import json
+import re
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -277,7 +278,7 @@ def test_typed_rows_are_columns(browser: Browser) -> None:
     assert page["fields"] == ["id", "who", "amount"]
     assert page["rows"][0]["fields"] == ["2", HOSTILE, "1.50"]
     text = browser.page("/topics/payments/messages?where=value.id%20%3D%201")
-    assert '<th scope="col">amount</th>' in text
+    assert '<th scope="col" class="far">amount</th>' in text
     assert "<img" not in text
 
 
@@ -303,6 +304,49 @@ def test_bodies_are_folded_laid_out_and_harmless(browser: Browser, filled: Path)
     assert html.escape('{\n  "a": [\n    1,\n    {\n      "b": "\\u003cx"\n    }\n  ],\n  "n": 1e400\n}') in page.replace(
         "&#34;", "&quot;"
     )
+
+
+def test_a_message_is_one_line_whose_labels_narrow_the_list(browser: Browser) -> None:
+    page = html.unescape(browser.page("/topics/visits/messages?tag=odd&where=n%20%3E%2020"))
+    rows = re.findall(r"<tr>.*?</tr>", page, re.DOTALL)[1:]
+    assert len(rows) == 50
+    assert all(row.count("<time") == 1 for row in rows)
+    assert '/topics/visits/messages?tag=odd&where=n%20%3E%2020&key=k39"' in rows[0]
+    assert '/topics/visits/messages?tag=odd&where=n%20%3E%2020"' in rows[0]
+    (message_id,) = re.findall(r'<code class="id"><bdi>([^<]*)</bdi>', rows[0])
+    assert f"/trace/{message_id}?topic=visits" in rows[0]
+    assert "rows=" not in rows[0]
+    assert "rows=7" in browser.page("/topics/visits/messages?rows=7")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        json.dumps({"text": "<&>" * 5_000, "list": [[[{"a": n}]] for n in range(500)]}).encode(),
+        "\U000e0100".encode() * 5_000,
+        b'"' * 5_000,
+        b"\x00" * 5_000,
+        b"x\n" * 5_000,
+    ],
+    ids=["JSON", "unseen", "quotes", "bytes", "lines"],
+)
+def test_a_page_of_large_messages_is_small_and_says_what_is_cut(browser: Browser, filled: Path, body: bytes) -> None:
+    with connect(filled) as lake, lake.producer("mails") as producer:
+        for n in range(50):
+            producer.send(Message(body, tag="t" * 60, keys=["<key>" * 8], properties={f"name {n}": "<&>" * 60 for n in range(40)}))
+    page = browser.page("/topics/mails/messages")
+    assert page.count(", cut: ") == 50
+    assert page.count("more</dd>") == 50
+    assert len(page.encode()) <= 170_000, "every message is as large and hostile as can be"
+
+
+def test_a_page_of_ordinary_messages_keeps_its_budget(browser: Browser, filled: Path) -> None:
+    lines = [{"article": f"A-{n:05}", "name": "a thing of some kind", "price": n, "pieces": 2} for n in range(20)]
+    with connect(filled) as lake, lake.producer("mails") as producer:
+        for n in range(50):
+            order = {"order": f"order-{n}", "customer": {"id": n, "name": "Ann Onymous"}, "lines": lines}
+            producer.send(Message(json.dumps(order).encode(), tag="created", keys=[f"order-{n}"], properties={"shop": "north"}))
+    assert len(browser.page("/topics/mails/messages").encode()) <= 100_000
 
 
 def test_one_body_and_a_selection_are_files(browser: Browser, filled: Path, monkeypatch: pytest.MonkeyPatch) -> None:

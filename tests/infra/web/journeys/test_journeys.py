@@ -387,6 +387,42 @@ def test_an_order_is_found_by_its_key(window: Open, lake: Path) -> None:
     seen.shot("trace")
 
 
+@pytest.mark.thorough
+def test_new_messages_come_by_themselves_until_they_are_paused(window: Open, lake: Path) -> None:
+    seen = window(lake)
+    page = seen.page
+    seen.go("/topics/orders/messages")
+    rows = page.locator("[data-rows] tbody tr")
+    expect(rows).to_have_count(50)
+    seen.shot("messages")
+    shown = rows.first.locator("time").inner_text()
+    page.get_by_role("button", name="Times: local").click()
+    expect(rows.first.locator("time")).not_to_have_text(shown)
+    expect(rows.first.locator("time")).to_have_text(re.compile("Z$"))
+    page.get_by_role("button", name="Follow").click()
+    with penstock.connect(lake) as made, made.producer("orders") as producer:
+        sent = [producer.send(Message(b'{"followed": %d}' % n, message_group=HOSTILE)) for n in range(3)]
+        for one in sent:
+            one.result()
+        expect(rows).to_have_count(53)
+        expect(rows.first).to_contain_text("followed")
+        expect(page.locator("[data-newer]")).to_contain_text("0 newer")
+        page.get_by_role("button", name="Pause").click()
+        producer.send(Message(b'{"followed": 4}', message_group=HOSTILE)).result()
+        expect(page.locator("[data-newer]")).to_contain_text("1 newer")
+        expect(rows).to_have_count(53)
+    rows.first.locator("summary").click()
+    expect(rows.first.locator("pre.body")).to_be_visible()
+    widths = "[document.querySelector('details[open]').offsetWidth, document.querySelector('[data-rows] table').offsetWidth]"
+    opened, whole = page.evaluate(widths)
+    assert opened > 0.95 * whole
+    seen.shot("message-open")
+    page.set_viewport_size(PHONE)  # type: ignore[arg-type] # a dict of its keys
+    expect(rows.nth(1).locator("time")).to_be_visible()
+    expect(rows.nth(1).locator("summary")).to_be_visible()
+    seen.shot("messages-phone")
+
+
 HOSTILE_BODIES = (
     b"<script>alert(1)</script><img src=x onerror=alert(2)>",
     b'{"link": "javascript:alert(3)", "html": "</pre><iframe src=//evil.example>"}',
