@@ -23,11 +23,10 @@ def encode_entry(header: Header, inline: Mapping[int, InlineRows]) -> bytes:
     if sorted(inline) != header.inline:
         raise InternalError("inline rows and header disagree", expected=header.inline, observed=sorted(inline))
     footer = {FOOTER_KEY: encode_header(header)}
-    match [*inline.values()]:
-        case [FewRows() as rows]:
-            return encode_few_rows(rows, footer)
-        case _:
-            return write_file(_merged(header, {position: as_table(rows) for position, rows in inline.items()}), footer)
+    few = [rows for rows in inline.values() if isinstance(rows, FewRows)]
+    if len(few) == len(inline) == 1 and (file := encode_few_rows(few[0], footer)) is not None:
+        return file
+    return write_file(_merged(header, {position: as_table(rows) for position, rows in inline.items()}), footer)
 
 
 def _merged(header: Header, inline: Mapping[int, pa.Table]) -> pa.Table:

@@ -17,7 +17,6 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ..errors import InternalError
 from ..message.columns import slim
 from ..message.few_rows import FewRows
 from ..message.message import LOG_SCHEMA
@@ -61,8 +60,11 @@ _LEAVES: Final = (
 )
 
 
-def encode_few_rows(rows: FewRows, footer: Mapping[str, str]) -> bytes:
-    """The rows by queue as a sealed file with these footer values."""
+def encode_few_rows(rows: FewRows, footer: Mapping[str, str]) -> bytes | None:
+    """The rows by queue as a sealed file with these footer values. None: the installed pyarrow writes footers of an unknown form."""
+    frame = _frame()
+    if frame is None:
+        return None
     pages = _pages(rows)
     file, chunks = [MAGIC], []
     at = len(MAGIC)
@@ -72,7 +74,7 @@ def encode_few_rows(rows: FewRows, footer: Mapping[str, str]) -> bytes:
         file.append(page.data)
         at += len(page.data)
     size, count = _number(at - len(MAGIC)), _number(rows.count)
-    schema, end = _frame()
+    schema, end = frame
     values = {**footer, **UNSEALED}
     said = [
         schema,
@@ -88,14 +90,14 @@ def encode_few_rows(rows: FewRows, footer: Mapping[str, str]) -> bytes:
 
 
 @cache
-def _frame() -> tuple[bytes, bytes]:
-    """What pyarrow writes in a footer before and behind what rows and footer values change."""
+def _frame() -> tuple[bytes, bytes] | None:
+    """What pyarrow writes in a footer before and behind what rows and footer values change. None: that is not known."""
     sink = pa.BufferOutputStream()
     pq.ParquetWriter(sink, slim(LOG_SCHEMA.empty_table()).schema, store_schema=False).close()
     file = sink.getvalue().to_pybytes()
     start, found, end = file[len(MAGIC) : -8].partition(_NO_ROWS)
-    if not found or end[0] != 0x28:  # field 6, the writer's name, next behind field 4
-        raise InternalError("pyarrow's footer has another form", observed=file.hex())
+    if not found or end[:1] != b"\x28":  # field 6, the writer's name, next behind field 4
+        return None
     return start, b"\x18" + end[1:]
 
 

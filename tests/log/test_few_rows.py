@@ -10,12 +10,16 @@ import pyarrow.parquet as pq
 import pytest
 
 from penstock import Message
+from penstock.log.format import few_rows_file
 from penstock.log.format.few_rows_file import encode_few_rows
 from penstock.log.format.sealed import ROW_GROUP_ROWS, read_footer, read_rows, read_value, write_file
+from penstock.log.lake import LogLake
 from penstock.log.message.batch_rows import BatchRows, MessageIds, rows_of_messages
 from penstock.log.message.few_rows import FEW_ROWS, FewRows, few_rows
 from penstock.log.message.message import LOG_SCHEMA
 from penstock.log.message.routing import Router
+from penstock.log.stores.memory import MemoryStore
+from penstock.log.topic.settings import TopicSettings
 
 FOOTER = {"some.key": "é" + "v" * 300, "empty": ""}
 
@@ -52,6 +56,7 @@ def test_few_rows_are_read_as_arrow_makes_them(seed: int) -> None:
     messages = [drawn(chance) for _ in range(chance.choice([1, 1, 2, 5, FEW_ROWS]))]
     few, rows = both(messages, {0: 3} if chance.random() < 0.3 else {}, seed)
     file = encode_few_rows(few, FOOTER)
+    assert file is not None
     assert read_rows(file, where="a file", schema=LOG_SCHEMA).equals(rows.table)
     assert few.table.equals(rows.table)
     assert {name: value for name, value in read_footer(file, where="a file").items() if name in FOOTER} == FOOTER
@@ -64,7 +69,9 @@ def test_few_rows_are_read_as_arrow_makes_them(seed: int) -> None:
 
 def test_the_file_is_described_as_pyarrow_describes_its_own() -> None:
     few, rows = both([Message(b"x" * 100, "a", keys=("k",), properties={"p": "q"}), Message(b"y")], {})
-    ours, own = (pq.ParquetFile(pa.BufferReader(file)) for file in (encode_few_rows(few, {}), write_file(rows.table, {})))
+    by_hand = encode_few_rows(few, {})
+    assert by_hand is not None
+    ours, own = (pq.ParquetFile(pa.BufferReader(file)) for file in (by_hand, write_file(rows.table, {})))
     assert ours.schema.equals(own.schema)
     assert (ours.metadata.created_by, ours.metadata.format_version) == (own.metadata.created_by, own.metadata.format_version)
     for number in range(own.metadata.num_columns):
@@ -73,6 +80,14 @@ def test_the_file_is_described_as_pyarrow_describes_its_own() -> None:
             told.pop(what), expected.pop(what)
         assert told == expected
     assert ours.metadata.num_rows < ROW_GROUP_ROWS
+
+
+async def test_beside_a_pyarrow_whose_footers_have_another_form_it_writes_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(few_rows_file, "_frame", lambda: None)
+    async with LogLake(MemoryStore()) as lake:
+        await lake.create_topic("orders", TopicSettings())
+        await (await lake.producer("orders")).send(Message(b"x", tag="t"))
+        assert [(one.body, one.tag) async for one in (await lake.reader("orders")).messages()] == [(b"x", "t")]
 
 
 def test_rows_of_another_routing_are_made_anew_by_arrow() -> None:
