@@ -10,7 +10,7 @@ import re
 import sys
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import click
@@ -25,11 +25,12 @@ from ...terminal.session import CommandSession, group_options
 from ...terminal.wording import in_shell
 
 if TYPE_CHECKING:
-    from ....log import ObjectStore
+    from ....log import LogLake, ObjectStore
 
 _PYTHON = (3, 11)
 _PATIENCE_S = 60.0
 _KEY = ".doctor/{}"
+_TABLE = "coordination"
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,13 +132,31 @@ async def check_lake(session: CommandSession, found: Found) -> None:
     from .routing_check import check_routing
 
     async with session.open_async(read_only=True) as lake:
-        for name, looked_at, check in (("routing", "topics", check_routing), ("queues", "consumer groups", check_growth)):
+        table = await check_table(lake, session.coordination)
+        found(table)
+        looks = [("routing", "topics", check_routing), ("queues", "consumer groups", check_growth)]
+        for name, looked_at, check in looks if table.status == "ok" else looks[:1]:
             try:
                 await asyncio.wait_for(check(lake, found), _PATIENCE_S)
             except TimeoutError:
                 found(DoctorCheck(name, "note", f"not all {looked_at} were looked at within {_PATIENCE_S:.0f} s"))
             except PenstockError as error:
                 found(DoctorCheck(name, "note", f"the {looked_at} cannot be looked at: {error.message}", error.hint or ""))
+
+
+async def check_table(lake: LogLake, url: str | None) -> DoctorCheck:
+    """Check that the table of consumer groups answers and is the lake's. One that nobody named (``url``) may be none of this machine's business."""
+    from ....coordinator.cells.table_record import shown_table
+    from ....coordinator.operators.lake_table import table_status
+
+    async def answering() -> str:
+        status = await table_status(url, store=lake.store, runtime=lake.runtime)
+        if (problem := status.problem) is not None:
+            raise type(problem)(problem.message, observed=f"{problem.expected}, not {problem.observed}", hint=problem.hint)
+        return shown_table(status.named.url, status.named_id)
+
+    check = await _checked(_TABLE, answering, "Let this machine reach the table of --coordination, or name another")
+    return replace(check, status="note") if check.status == "problem" and url is None else check
 
 
 def machine_checks() -> Iterator[DoctorCheck]:
@@ -247,7 +266,7 @@ _COLOURS = {"ok": "green", "problem": "red", "note": "yellow"}
 @group_options
 @click.pass_obj
 def command(session: CommandSession, url: str | None) -> int:
-    """Check the store at URL (default: the lake) and this machine, and say what to do about every problem.
+    """Check the store at URL (default: the lake), the table of --coordination and this machine, and say what to do about every problem.
 
     Writes a few objects under .probe/ and .doctor/, and removes them. Of the newest messages it looks whether each message group lies in
     the queue that the topic's routing says, and of consumer groups whether more queues would help them. The exit code is 1 when there is a problem.

@@ -11,6 +11,7 @@ import pytest
 from penstock import CoordinationMismatch, Message, connect
 from penstock.coordinator.lakes import LakePlace, OpenLake
 from tests.infra.cli.conftest import Penstock
+from tests.servers import free_port
 
 
 @pytest.fixture
@@ -181,3 +182,25 @@ def test_a_process_that_was_open_before_a_move_is_told_and_has_changed_nothing(s
                 call()
     with connect(shop, coordination="store") as opened:
         assert sorted(opened.groups()) == ["before", "billing"]
+
+
+def test_the_doctor_looks_at_the_table(shop: Path, tmp_path: Path, penstock: Penstock) -> None:
+    def told(*words: str, code: int = 0) -> dict[str, str]:
+        return next(row for row in penstock(*words, "doctor", shop, "--json", code=code).rows if row["name"] == "coordination")
+
+    well = told()
+    assert (well["status"], "coordination.db (table " in well["observed"]) == ("ok", True)
+    other = told("--coordination", f"sqlite://{tmp_path}/cells.db", code=1)
+    assert (other["status"], "in another coordination table" in other["observed"]) == ("problem", True)
+    assert "name that table" in other["fix"]
+    away = told("--coordination", f"postgresql://worker@127.0.0.1:{free_port()}/penstock", code=1)
+    assert (away["status"], away["observed"].startswith("PostgreSQL cannot be reached")) == ("problem", True)
+    assert away["fix"]
+
+
+def test_a_table_that_nobody_named_is_a_note_of_the_doctor_s(lake: Path, tmp_path: Path, penstock: Penstock) -> None:
+    named = ("--coordination", f"sqlite://{tmp_path}/cells.db")
+    penstock(*named, "group", "create", "billing")
+    checks = {row["name"]: row for row in penstock("doctor", lake, "--json").rows}
+    assert checks["coordination"]["status"] == "note"
+    assert "cells.db" in checks["coordination"]["observed"]
