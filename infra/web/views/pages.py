@@ -9,6 +9,7 @@ from . import (
     changes,
     check,
     dead_letters,
+    find,
     group,
     groups,
     letter,
@@ -46,6 +47,7 @@ PAGES: tuple[PageDefinition[Any], ...] = (
     changes.PAGE,
     upkeep.PAGE,
     check.PAGE,
+    find.PAGE,
 )
 
 DOWNLOADS: tuple[Download, ...] = (body.DOWNLOAD, lines.DOWNLOAD, letters.EXPORT)
