@@ -235,7 +235,9 @@ class KafkaCallRunner:
         )
         if not isinstance(error, KafkaRefusal | PenstockError):
             log.error("%s failed in an unforeseen way", who, exc_info=error, extra={"fields": fields})
-        elif self._told.is_due(f"{session.address} {refusal.code}", self.clock.monotonic_s()):
+        elif self._told.is_due(
+            f"{session.address} {refusal if isinstance(refusal, NotKafka) else refusal.code}", self.clock.monotonic_s()
+        ):
             level = logging.WARNING if refusal.code in _OURS or isinstance(refusal, NotKafka) else logging.INFO
             said = {"fields": {**fields, "code": int(refusal.code)}}
             log.log(level, "%s is refused with %d %s: %s", who, refusal.code, refusal.code.name, refusal.message, extra=said)

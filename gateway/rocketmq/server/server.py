@@ -79,8 +79,10 @@ class RpcServer(PortServer):
 
     def on_fault(self, peer: str, fault: ConnectionFault) -> None:
         now_s = self._clock.monotonic_s()
-        if self._told.is_due(peer.rpartition(":")[0], now_s):
-            level = logging.WARNING if isinstance(fault, NotHttp2) else logging.INFO
+        is_foreign = isinstance(fault, NotHttp2)  # each foreign protocol has its line: a health check does not hide a client's TLS
+        address = peer.rpartition(":")[0]
+        if self._told.is_due(f"{address} {fault}" if is_foreign else address, now_s):
+            level = logging.WARNING if is_foreign else logging.INFO
             log.log(level, "the connection %s is closed: %s", peer, fault)
 
     def _handler(self, path: str) -> Handler | None:

@@ -163,15 +163,16 @@ async def test_a_connection_is_told_how_many_streams_it_may_have() -> None:
 async def test_who_speaks_another_protocol_is_closed_and_told_in_the_log_once_in_a_while(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "penstock.gateway")
     async with gateway() as served:
-        for _ in range(3):
+        for begun in (b"GET / HTTP/1.1\r\n\r\n", b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\x02\x00"):
             reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
-            writer.write(b"GET / HTTP/1.1\r\n\r\n")
+            writer.write(begun)
             async with asyncio.timeout(60):
                 await reader.read()
             writer.close()
-        (line,) = [one for one in caplog.records if "is closed" in one.message]
-        assert line.levelno == logging.WARNING
-        assert "the client does not begin as HTTP/2 does: what came looks like HTTP" in line.message
+        http, tls = [one for one in caplog.records if "is closed" in one.message]
+        assert http.levelno == logging.WARNING
+        assert "the client does not begin as HTTP/2 does: what came looks like HTTP" in http.message
+        assert "what came looks like TLS" in tls.message
 
 
 # --- Whatever ids a principal's clients choose -------------------------------------------------------------------------------------
