@@ -22,8 +22,8 @@ from unittest import mock
 
 from tests.mixed import legs
 from tests.mixed.legs import Leg, MixedPlan, Scene
-from tests.mixed.versions import NoSuchVersion, Version, current, former
-from tests.processes.consuming.chaos import KEPT, place, say_at_once
+from tests.mixed.versions import WITH_POSTGRESQL, NoSuchVersion, Version, current, former
+from tests.processes.consuming.chaos import APART, KEPT, place, say_at_once
 
 SHORT: Final = MixedPlan(messages=1_500, records=1_500, seconds=10.0, is_short=True)
 
@@ -61,23 +61,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, default=4.0, help="shared by the stores; each run drains and judges behind that")
     parser.add_argument("--seed", type=int, default=None)
-    parser.add_argument("--store", choices=KEPT, action="append", help="default: both")
+    parser.add_argument("--store", choices=(*KEPT, APART), action="append", help=f"default: {' and '.join(KEPT)}")
     parser.add_argument("--former", default="", help="a tag or commit; default: the last release")
     parser.add_argument("--short", action="store_true", help="as small as in make test-all")
     parser.add_argument("--folder", type=Path, default=None, help="where lakes and logs stay; default: removed at the end")
     given = parser.parse_args(arguments)
     seed = secrets.randbelow(1_000_000) if given.seed is None else given.seed
+    stores = given.store or list(KEPT)
     try:
-        versions = (former(given.former), current())
+        pairs = {kind: (former(given.former or (WITH_POSTGRESQL if kind == APART else "")), current()) for kind in stores}
     except NoSuchVersion as error:
         print(error, file=sys.stderr)
         return 2
-    stores = given.store or list(KEPT)
     seconds = given.minutes * 60 / len(stores)
     rate = 150
     plan = SHORT if given.short else MixedPlan(messages=int(rate * seconds), records=int(rate * seconds), seconds=seconds)
     failed = False
-    for kind in stores:
+    for kind, versions in pairs.items():
         how = "--short" if given.short else f"--minutes {given.minutes / len(stores):g}"
         print(f"replay: python -m tests.mixed.play {how} --seed {seed} --store {kind} --former {versions[0].name}", flush=True)
         with tempfile.TemporaryDirectory() as scratch:

@@ -37,7 +37,8 @@ from tests.processes.worker import BATCH_MAX, TOPIC
 from tests.servers import dynoxide_server, versitygw_server
 
 KEPT = ("local", "versitygw")
-STORES = ("local", "small-disk", "versitygw", "dynoxide", "throttled", "postgres")
+APART = "versitygw-postgres"
+STORES = ("local", "small-disk", "versitygw", "dynoxide", "throttled", "postgres", APART)
 
 
 def run(
@@ -106,6 +107,9 @@ def place(kind: str, folder: Path, *, seed: int = 0) -> Iterator[Ground]:
             return
         s3 = stack.enter_context(versitygw_server(folder / "server"))
         ground = Ground(s3.url("lake"), s3.credentials)
+        if kind == APART:
+            server = stack.enter_context(postgres_server(fsync="on", synchronous_commit="off", wal_writer_delay="10s"))
+            ground = ground._replace(coordination=f"{server.dsn}?table=cells", server=server)
         if kind in ("dynoxide", "throttled"):
             dynamodb = stack.enter_context(dynoxide_server(folder / "cells"))
             asyncio.run(create_table(dynamodb.url("penstock-cells"), options=dynamodb.credentials))

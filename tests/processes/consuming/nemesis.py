@@ -117,8 +117,9 @@ class Ground(NamedTuple):
 
     @property
     def environment(self) -> dict[str, str]:
-        """The variables by which a command comes to the lake; the URL says the rest."""
-        return {f"AWS_{name.upper()}": value for name, value in self.options.items()}
+        """The variables by which a command comes to the lake and its cells; the URL says the rest."""
+        table = {} if self.coordination is None else {"PENSTOCK_COORDINATION": self.coordination}
+        return {f"AWS_{name.upper()}": value for name, value in self.options.items()} | table
 
     @property
     def in_sqlite(self) -> bool:

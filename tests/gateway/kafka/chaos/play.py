@@ -106,7 +106,7 @@ async def run_on(
     """One run on a lake without these topics. ``more``: troubles beside those of gateways, members and connections."""
     began_s = time.monotonic()
     async with AsyncExitStack() as stack:
-        lake = await stack.enter_async_context(aio.connect(ground.url, options=ground.options))
+        lake = await stack.enter_async_context(aio.connect(ground.url, options=ground.options, coordination=ground.coordination))
         settings = aio.TopicSettings(message_type=penstock.MessageType.MIXED, queues=_PARTITIONS, routing=Routing.MURMUR2)
         for topic in plan.topics:
             await lake.create_topic(topic, settings)
