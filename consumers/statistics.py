@@ -6,7 +6,8 @@ which keeps series few.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import collections
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
@@ -38,6 +39,7 @@ from ..coordinator.transactions.metrics import (
     UNFINISHED_TRANSACTIONS,
     transaction_samples,
 )
+from ..log.escapes import steers
 from ..log.metrics import Counter, Histogram, Metric, Metrics, Sample, age_ms, counter, gauge, histogram
 from ..log.produce import metrics as producers
 from ..log.produce.metrics import (
@@ -65,6 +67,7 @@ __all__ = [
     "CONSUMER_CONNECTIONS",
     "DELIVERY_LATENCY",
     "FAILED_ATTEMPTS",
+    "FAILURES",
     "FETCHING_PAUSED",
     "GROUP_CONSUMERS",
     "GROUP_DEAD_LETTERS",
@@ -117,6 +120,9 @@ __all__ = [
     "transaction_samples",
 ]
 
+ERRORS_MAX = 32
+"""The errors of a topic in a group that are counted by name."""
+OTHER_ERROR = "other"
 _TOPIC = ("topic", "consumer_group")
 _QUEUE = ("topic", "consumer_group", "queue")
 _MS, _MESSAGES, _BYTES = "ms", "{message}", "By"
@@ -178,6 +184,11 @@ REFUSED = gauge(
 OWNED_QUEUES = _gauge("penstock_owned_queues", "Queues that this process's consumers own", labels=_TOPIC)
 TOPIC_QUEUES = _gauge("penstock_topic_queues", "Queues of a subscribed topic, owned by anybody or not", labels=_TOPIC, largest=True)
 FAILED_ATTEMPTS = _counter("penstock_failed_attempts_total", "Attempts that failed: raised, refused or out of time")
+FAILURES = _counter(
+    "penstock_failures_total",
+    "The same by error: the class of what was raised, a word for another end, or other beyond 32 of these",
+    labels=(*_TOPIC, "error"),
+)
 CELL_WRITES = _counter("penstock_cell_writes_total", "Writes of queues' cells, lost ones too")
 TAKE_OVERS = _counter("penstock_take_overs_total", "Queues taken from a worker that died")
 HAND_OVERS = _counter("penstock_hand_overs_total", "Queues drained and released to another worker")
@@ -207,6 +218,7 @@ CATALOGUE = (
     OWNED_QUEUES,
     TOPIC_QUEUES,
     FAILED_ATTEMPTS,
+    FAILURES,
     CELL_WRITES,
     TAKE_OVERS,
     HAND_OVERS,
@@ -297,6 +309,23 @@ def lake_samples(seen: LakeOverview) -> Iterator[Sample]:
         yield Sample(TIMING_MESSAGES, (topic,), waiting)
 
 
+class FailureCounters:
+    """Counts the failures of one topic in one group by error, of which there may be any number."""
+
+    def __init__(self, count: Callable[[str], Counter]) -> None:
+        self._count = count
+        self._by_error: dict[str, Counter] = {}
+
+    def count(self, errors: Iterable[str]) -> None:
+        for error, count in collections.Counter(errors).items():
+            known = self._by_error.get(error)
+            if known is None:
+                known = self._count(error if len(self._by_error) < ERRORS_MAX and not steers(error) else OTHER_ERROR)
+                if len(self._by_error) < ERRORS_MAX:
+                    self._by_error[error] = known
+            known.add(count)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicCounters:
     """The counters of one topic in one group."""
@@ -306,6 +335,7 @@ class TopicCounters:
     sent_to_dlq: Counter
     lost_letters: Counter
     failed_attempts: Counter
+    failures: FailureCounters
     cell_writes: Counter
     take_overs: Counter
     hand_overs: Counter
@@ -329,6 +359,7 @@ class TopicCounters:
             sent_to_dlq=counter(SENT_TO_DLQ),
             lost_letters=counter(LOST_LETTERS),
             failed_attempts=counter(FAILED_ATTEMPTS),
+            failures=FailureCounters(lambda error: metrics.counter(FAILURES, topic=topic, consumer_group=group, error=error)),
             cell_writes=counter(CELL_WRITES),
             take_overs=counter(TAKE_OVERS),
             hand_overs=counter(HAND_OVERS),

@@ -11,6 +11,7 @@ from penstock.coordinator.queues.cell import Marker, MessageState, QueueCell, Tr
 from penstock.coordinator.queues.codec import decode_cell, encode_cell
 from penstock.coordinator.queues.commands import begin, caught_up
 from penstock.coordinator.queues.offsets import OffsetSet
+from penstock.coordinator.registry.failures import NotedFailure, failures_of
 
 
 def change_cell(
@@ -50,3 +51,15 @@ def blocked(cell: QueueCell, group: int, head: int, *, due_ms: int = 0, behind: 
     """With a message that failed once, and its message group blocked by it: those ``behind`` it had been granted, too."""
     listed = (behind or OffsetSet()).with_range(head, head + 1)
     return cell.with_markers({group: Marker(head, head + 1, Tries(MessageState.WAITING, 1, 1, due_ms))}, listed)
+
+
+def told_why(connect: Callable[[], aio.Lake], cell: QueueCell, queue: int, offset: int, text: str) -> None:
+    """Let group billing know why a message of orders failed at its first attempt."""
+
+    async def run() -> None:
+        async with connect() as lake:
+            document = failures_of(lake.coordination.cells, lake.runtime.clock, "billing", "orders", queue)
+            why = NotedFailure(offset, 1, "ValueError", text, "w/1", "host/7", lake.runtime.clock.wall_ms())
+            await document.change(lambda before: before.with_all(cell, [why]))
+
+    asyncio.run(run())

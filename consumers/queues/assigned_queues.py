@@ -46,6 +46,7 @@ class AssignedQueues(Generic[LifeT]):
         self._cache_messages = cache_messages
         self._cache_bytes = cache_bytes
         self.queues: dict[Queue, LifeT] = {}
+        self._counters: dict[str, TopicCounters] = {}
         self._lives: dict[asyncio.Task[None], Queue] = {}
 
     async def run(self) -> None:
@@ -91,7 +92,9 @@ class AssignedQueues(Generic[LifeT]):
 
     def _own(self, queue: Queue, keeper: QueueKeeper, record: GroupRecord) -> None:
         topic, number = queue
-        counters = TopicCounters.of(self._metrics, topic=topic, group=self._group)
+        counters = self._counters.get(topic)
+        if counters is None:
+            counters = self._counters[topic] = TopicCounters.of(self._metrics, topic=topic, group=self._group)
         if keeper.taken_from:
             counters.take_overs.add()
         writer = DeadLetterWriter(self._lake, self._group, topic, number, may_write=lambda: not keeper.ended.is_set())

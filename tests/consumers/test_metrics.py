@@ -15,6 +15,8 @@ from penstock.consumers.statistics import (
     CATALOGUE,
     CONSUMER_CONNECTIONS,
     DELIVERY_LATENCY,
+    ERRORS_MAX,
+    FAILURES,
     FETCHING_PAUSED,
     INFLIGHT_MESSAGES,
     LAG_LATENCY,
@@ -243,6 +245,8 @@ def test_every_counter_and_histogram_of_consumers_can_be_counted() -> None:
         counter = getattr(counters, name)
         if hasattr(counter, "add"):
             counter.add(2)
+        elif name == "failures":
+            counter.count(["ValueError", "ValueError"])
         else:
             counter.observe(2)
     counted = {sample.metric for sample in metrics.samples()}
@@ -250,6 +254,19 @@ def test_every_counter_and_histogram_of_consumers_can_be_counted() -> None:
     assert counted == {metric for metric in CATALOGUE if metric.kind is Kind.COUNTER and not metric.watched}
     assert seen == {metric for metric in CATALOGUE if metric.kind is Kind.HISTOGRAM}
     assert all(sample.value == 2 for sample in metrics.samples())
+
+
+def test_failures_are_counted_by_error_and_of_too_many_errors_as_others() -> None:
+    metrics = MemoryMetrics()
+    failures = TopicCounters.of(metrics, topic="orders", group="billing").failures
+    failures.count(["KeyError", "\x1b[2J", "KeyError"])
+    failures.count(f"E{number}" for number in range(2 * ERRORS_MAX))
+    failures.count(["KeyError", f"E{2 * ERRORS_MAX - 1}"])
+    counted = {one.labels[-1]: one.value for one in metrics.samples() if one.metric is FAILURES}
+    assert len(counted) <= ERRORS_MAX
+    assert (counted["KeyError"], counted["E0"]) == (3, 1)
+    assert counted["other"] > ERRORS_MAX
+    assert sum(counted.values()) == 3 + 1 + 2 * ERRORS_MAX + 1
 
 
 def test_names_follow_the_rules_of_both_systems() -> None:

@@ -14,7 +14,7 @@ import pytest
 import penstock
 from penstock import BatchResult, ConsumeResult, MessageView, RetryAfter, RetryPolicy
 from penstock.consumers import MemoryMetrics
-from penstock.consumers.statistics import FAILED_ATTEMPTS
+from penstock.consumers.statistics import FAILED_ATTEMPTS, FAILURES
 from penstock.coordinator.cells.cells import Cells, StoredCell
 from penstock.coordinator.cells.keys import queue_key
 from tests.consumers.heard import FAILURE, SUCCESS, Heard, consuming, failing, fill, letters, send, until_settled
@@ -52,6 +52,7 @@ def test_what_is_not_success_is_a_failure_that_is_logged_with_its_reason_and_run
     with caplog.at_level(logging.WARNING, "penstock.consumers"), consuming(lake, heard, metrics=metrics):
         until_settled(lake)
         assert metrics.value(FAILED_ATTEMPTS, topic="orders", consumer_group="billing") == 2
+        assert sum(one.value for one in metrics.samples() if one.metric is FAILURES) == 2
     assert [one.delivery_attempt for one in heard.begun if one.body == b"a0"] == [1, 2, 3]
     lines = [record.getMessage() for record in caplog.records if "failed at attempt" in record.getMessage()]
     message_id = heard.begun[0].message_id

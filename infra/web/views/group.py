@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ....aio import Lake
 from ....consumers.trace.held_messages import HeldMessage, held_messages
-from ....coordinator import GroupDescription, GroupNotFound, ParkedGroup, QueueProgress
+from ....coordinator import GroupDescription, GroupNotFound, LastFailure, ParkedGroup, QueueProgress
 from ....coordinator.groups.record import GroupProtocol
 from ....coordinator.operators.classic_queues import read_classic
 from ....coordinator.operators.operators import read_cell
@@ -79,7 +79,7 @@ async def gather(context: PageContext, request: PageRequest) -> GroupPage:
         left_out=whole.fault,
         standing=PagePart(value=progress_of(found, queues=QUEUES_SHOWN, members=MEMBERS_SHOWN)),
         parked=await context.part(parked),  # which reads no cell where nothing is parked
-        held=await context.part(lambda lake: held_of(lake, name, queues)),
+        held=await context.part(lambda lake: held_of(lake, name, queues, found.failures)),
     )
 
 
@@ -99,7 +99,7 @@ async def _readable(context: PageContext, lake: Lake, group: str) -> GroupDescri
     )
 
 
-async def held_of(lake: Lake, group: str, queues: Sequence[QueueProgress]) -> HeldMessageList:
+async def held_of(lake: Lake, group: str, queues: Sequence[QueueProgress], failures: Sequence[LastFailure] = ()) -> HeldMessageList:
     counts = {(one.topic, one.queue): one.waiting + one.blocked + one.interrupted for one in queues if one.next_offset is not None}
     most = sorted((place for place, count in counts.items() if count), key=lambda place: (-counts[place], place))[:HELD_QUEUES]
     rows: list[HeldMessage] = []
@@ -108,7 +108,8 @@ async def held_of(lake: Lake, group: str, queues: Sequence[QueueProgress]) -> He
         assert record is not None
         cell = await read_cell(lake.coordination.cells, group, record, topic, queue)
         left = await left_before(lake.coordination.cells, group, record, await lake.topic(topic), queue)
-        rows += await held_messages(await lake.reader(topic), topic, queue, cell, most=HELD_SHOWN, elsewhere=left.blocked)
+        reader = await lake.reader(topic)
+        rows += await held_messages(reader, topic, queue, cell, most=HELD_SHOWN, elsewhere=left.blocked, failures=failures)
     return HeldMessageList(total=sum(counts.values()), rows=tuple(sorted(rows, key=lambda one: (one.topic, one.queue, one.offset))))
 
 

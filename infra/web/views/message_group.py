@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from ....aio import Lake
 from ....consumers.trace.message_group import GroupCell, MessageGroupTrace, cells_of, traced
+from ....coordinator.registry.failures import LastFailure
 from ....log.format.growth import former_queues
 from ....log.message.message import views
 from ....log.message.routing import queue_of
@@ -45,6 +46,8 @@ class MessageGroupProgress:
     attempts: int | None
     failed_attempts: int | None
     is_parked: bool
+    failure: LastFailure | None
+    """Why it failed last."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,6 +202,7 @@ def stand_of(one: MessageGroupTrace) -> MessageGroupProgress:
         attempts=None if head is None else head.attempts,
         failed_attempts=None if head is None else head.failed_attempts,
         is_parked=head is not None and head.fate.value == "parked",
+        failure=None if head is None else head.failure,
     )
 
 

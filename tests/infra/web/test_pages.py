@@ -21,7 +21,7 @@ from penstock.infra.web.views.page import PageDefinition
 from penstock.infra.web.views.pages import PAGES
 from penstock.infra.web.views.rows import GroupRow
 from penstock.log import Message
-from tests.cells import blocked, change_cell, failed
+from tests.cells import blocked, change_cell, failed, told_why
 from tests.infra.web.conftest import REFRESH, Browser, Open
 from tests.infra.web.shop import HOSTILE, fill, park, publish, secret_of, write_cell
 from tests.lakes import TIMEOUT_S
@@ -50,7 +50,8 @@ def test_what_failed_and_waits_for_another_try_is_told_with_its_next_one(console
     due_ms = round((datetime.now(UTC) + timedelta(hours=1)).timestamp() * 1000)
     change_cell(lambda: aio.connect(folder), 0, lambda cell: failed(cell, 0, due_ms=due_ms))
     lane = group_hash("cid", asyncio.run(secret_of(folder, "billing")))
-    change_cell(lambda: aio.connect(folder), 1, lambda cell: blocked(cell, lane, 0, due_ms=due_ms))
+    cell = change_cell(lambda: aio.connect(folder), 1, lambda cell: blocked(cell, lane, 0, due_ms=due_ms))
+    told_why(lambda: aio.connect(folder), cell, 1, 0, f"ValueError: {HOSTILE}")
     browser = console()
     told = {one["kind"]: (one["urgency"], one["text"]) for one in browser.api("/")["attention"]}
     assert told["retrying"] == ("look", "1 message failed and waits for its next try")
@@ -61,10 +62,14 @@ def test_what_failed_and_waits_for_another_try_is_told_with_its_next_one(console
         (0, 0, "ann", False, 1),
         (1, 0, "cid", True, 1),
     ]
+    assert [one["failure"] and one["failure"]["text"] for one in held["rows"]] == [None, f"ValueError: {HOSTILE}"]
+    why = html.escape(f"ValueError: {HOSTILE}")[:40]
+    for path in ("/groups/billing", "/topics/orders/message-groups/~cid"):
+        assert why in browser.page(path).replace("&#34;", "&quot;").replace("&#39;", "&#x27;"), path
     assert datetime.fromisoformat(held["rows"][0]["due"]) == datetime.fromtimestamp(due_ms / 1000, UTC)
     page = browser.page("/groups/billing")
     assert "Waiting for another try" in page
-    assert "it failed, and holds its message group up" in page
+    assert ", and holds its message group up" in page
     assert "1 of 17" in page
 
 
