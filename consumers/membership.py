@@ -16,6 +16,7 @@ from ..coordinator.rebalance.balance import Queue
 from ..coordinator.rebalance.member_context import GroupRecords, MemberContext
 from ..coordinator.rebalance.ownership import Ownership
 from ..coordinator.registry.groups import check_life
+from ..coordinator.workers.lease import MemberWork
 from ..coordinator.workers.session import LeaseLost
 from ..coordinator.workers.worker import SessionMember
 from ..log.errors import InvalidArgument, LimitExceeded, PenstockError, RetryError, UnknownOutcome
@@ -97,6 +98,7 @@ class Membership:
         """Queues that this member may own soon, whose new rows are kept."""
         self._failure: PenstockError | None = None
         self.leaving = False
+        self._work: Callable[[int], MemberWork] | None = None
         self._pause = Backoff(_TROUBLE_S)
 
     @property
@@ -160,6 +162,10 @@ class Membership:
         self._loop = loop
         self.member.follow(loop)
 
+    def tell(self, work: Callable[[int], MemberWork]) -> None:
+        """Tell operators of the member's work with each heartbeat; ``work`` is given the member's number."""
+        self._work = self.member.work = work
+
     async def _begin_topic(self, name: str, topic: Topic) -> GroupRecord:
         async def resolve() -> tuple[int, ...]:
             offsets = await Reader(topic).resolve(self._subscriptions[name].start)
@@ -172,6 +178,7 @@ class Membership:
         shared = () if self._assigned is not None else tuple(self._topics)
         self._member = await coordination.worker.join(self._group, shared)
         self._member.busy = True
+        self._member.work = self._work
         if self._loop is not None:
             self._member.follow(self._loop)
         self._ownership = self._ownership_of(self._member)

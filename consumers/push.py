@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 from ..coordinator.coordination import Coordination
 from ..coordinator.groups.record import DeliveryOrder
+from ..coordinator.workers.lease import MemberWork
 from ..log.errors import ClosedError
 from ..log.lake import LogLake
 from .consumer import GroupMember
@@ -19,6 +20,7 @@ from .push_options import PushOptions
 from .queues.assigned_queues import AssignedQueues
 from .queues.dispatcher import Dispatcher
 from .queues.push_processor import PushContext, PushProcessor
+from .queues.work_meter import WorkMeter, WorkNow
 from .statistics import ConsumerStatistics
 
 _SLOW_S = 0.005
@@ -59,6 +61,7 @@ class PushConsumer(GroupMember):
         self._cells = coordination.cells
         self._dispatcher: Dispatcher | None = None
         self._failures = FailureLog(group, listener)
+        self._meter = WorkMeter(lake.runtime.clock, threads=options.threads)
         self._owner = AssignedQueues(
             PushProcessor,
             self._surroundings,
@@ -91,6 +94,7 @@ class PushConsumer(GroupMember):
         )
         orderly = record.settings.delivery_order is DeliveryOrder.ORDERLY
         self._dispatcher = Dispatcher(executor, orderly=orderly)
+        self._membership.tell(self._work_told)
 
     async def _work(self) -> None:
         assert self._dispatcher is not None, "it has begun"
@@ -131,6 +135,7 @@ class PushConsumer(GroupMember):
             dispatcher=self._dispatcher,
             room=self._owner.room,
             failures=self._failures,
+            meter=self._meter,
             consume_timeout_s=options.consume_timeout.total_seconds(),
             freed=self._owner.freed,
             on_expired=options.on_expired,
@@ -171,6 +176,21 @@ class PushConsumer(GroupMember):
     def statistics(self) -> ConsumerStatistics:
         """The present state of the consumer's queues."""
         return self._owner.statistics()
+
+    def _work_told(self, number: int) -> MemberWork:
+        queues, now_s = dict(self._owner.queues), self._runtime.clock.monotonic_s()
+        return self._meter.told(
+            number,
+            WorkNow(
+                busy=0 if self._dispatcher is None else self._dispatcher.executor.busy,
+                held=sum(one.schedule.held for one in queues.values()),
+                done=sum(run.done for one in queues.values() for run in list(one.schedule.running)),
+                times_s=tuple(took_s for one in queues.values() for took_s in one.times_s(now_s)),
+                next_offsets={queue: one.next_offset for queue, one in queues.items()},
+                full=any(one.starving for one in queues.values()),
+                paused=any(one.schedule.room(one.keeper.cell) <= 0 for one in queues.values()),
+            ),
+        )
 
 
 def _in_flight(processor: PushProcessor) -> int:

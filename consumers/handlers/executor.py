@@ -68,6 +68,11 @@ class Executor(Protocol):
     @property
     def is_idle(self) -> bool: ...
 
+    @property
+    def busy(self) -> int:
+        """The handlers that run and count, and so take a place."""
+        ...
+
 
 class ThreadExecutor:
     """Runs a listener in threads of its own; a given-up handler's thread is replaced."""
@@ -124,6 +129,10 @@ class ThreadExecutor:
     @property
     def is_idle(self) -> bool:
         return not self._ready and len(self._at_work) < len(self._idents)
+
+    @property
+    def busy(self) -> int:
+        return max(0, len(self._at_work) - len(self._hung))
 
     def start(self, owner: RunOwner, runs: Iterable[LaneRun]) -> None:
         self._ready.extend([(owner, run) for run in runs])
@@ -336,6 +345,10 @@ class TaskExecutor:
     @property
     def is_idle(self) -> bool:
         return self._room > 0 and not self._waiting
+
+    @property
+    def busy(self) -> int:
+        return len(self._running) - len(self._hung)
 
     def start(self, owner: RunOwner, runs: Iterable[LaneRun]) -> None:
         self._waiting.extend((owner, run) for run in runs)

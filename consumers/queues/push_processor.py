@@ -20,6 +20,7 @@ from ..schedule.push import PushSchedule
 from ..schedule.step import Step
 from .dispatcher import Dispatcher
 from .processor import ProcessorContext, QueueProcessor
+from .work_meter import WorkMeter
 
 log = logging.getLogger("penstock.consumers")
 
@@ -30,6 +31,8 @@ _ALONE_MAX_S = 900.0
 _ALONE_AGAIN_S = 30.0
 """The least time for others between tries."""
 _ACKS_GATHER_S = 0.02
+_TOLD_OF_RUN = 8
+"""The handlers of a run under way whose times are told."""
 _ABOUT_S = 0.001
 """The time by which an alarm may go off too early, as timers round."""
 
@@ -40,6 +43,7 @@ class PushContext(ProcessorContext):
 
     dispatcher: Dispatcher
     failures: FailureLog
+    meter: WorkMeter
     consume_timeout_s: float
 
 
@@ -101,6 +105,7 @@ class PushProcessor(QueueProcessor[PushSchedule]):
         for run in ended:
             if took_s := run.took_s:
                 pace.note(run.done or 1, sum(took_s))
+                self._around.meter.handled(took_s, run.done)
                 # A batch is one call. Of single messages, those that are done were called first.
                 good = (len(took_s) - (run.failure is not None)) if run.is_batch else run.done
                 succeeded_s.extend(took_s[:good])
@@ -115,6 +120,12 @@ class PushProcessor(QueueProcessor[PushSchedule]):
         self._counters.await_ms.observe_all(
             [max(0.0, now_ms - ago_ms - came) for (_, ago_ms), came in zip(began, came_ms, strict=False)]
         )
+
+    def times_s(self, now_s: float) -> list[float]:
+        """The times of the last handlers in its runs under way, and of running ones so far."""
+        runs = list(self.schedule.running)
+        since = [run.since_s for run in runs]
+        return [*(one for run in runs for one in run.took_s[-_TOLD_OF_RUN:]), *(now_s - one for one in since if one is not None)]
 
     def spread(self, slow_s: float) -> None:
         if not (self._draining or self._around.worker.quiet):
@@ -212,8 +223,10 @@ class PushProcessor(QueueProcessor[PushSchedule]):
         try:
             if not step.is_empty:
                 write = Request[QueueCell, QueueCell](step.apply)
+                sent_s = self._clock.monotonic_s()
                 self.keeper.carry_out(write)
                 self._failures.note(step, (await write.done).generation)
+                self._around.meter.wrote(self._clock.monotonic_s() - sent_s)
                 self._counters.cell_writes.add()
         except BaseException:
             for run in step.runs:

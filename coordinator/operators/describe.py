@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
 from ...log.limits import shown
+from ..cells.keys import worker_of
 from ..groups.record import GroupProtocol, GroupSettings
 from ..queues.cell import MessageState, QueueCell, Tries
 from ..registry.failures import LastFailure
 from ..registry.former_work import NOTHING, FormerWork
+from ..workers.lease import Heartbeat
+from .holding import GroupWork, WorkFacts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,6 +115,8 @@ class GroupDescription:
     """None for groups of Penstock's own consumers."""
     failures: tuple[LastFailure, ...] = ()
     """Why messages that are not done failed last, the newest first, as far as that is kept. None of a group of Kafka's clients."""
+    work: GroupWork | None = None
+    """How fast it works, and what holds it up. None for a group of Kafka's clients, and where that was not looked for."""
 
     def __repr__(self) -> str:
         return shown(self, f"of group {self.name}", f"queues {len(self.queues)}", f"lag {self.lag}", f"members {len(self.members)}")
@@ -178,3 +183,29 @@ def queue_progress(
         waits_for=left.queue,
         waiting_groups=len(cell.markers) - len(markers),
     )
+
+
+def facts_of(queues: Sequence[QueueProgress], heartbeats: Mapping[str, Heartbeat], group: str) -> WorkFacts:
+    """``heartbeats`` are those of the owners' workers, by worker. A worker without one, or that was fenced, is over."""
+    living = {member for worker, one in heartbeats.items() if not one.fenced for member in _members(worker, one)}
+    numbers = {(worker, one.number) for worker, beat in heartbeats.items() for one in beat.members if one.group == group}
+    return WorkFacts(
+        lag=sum(one.lag for one in queues),
+        lag_time=max((one.lag_time for one in queues), default=timedelta()),
+        retrying=sum(one.waiting + one.blocked + one.interrupted for one in queues),
+        parked=sum(one.parked for one in queues),
+        in_flight=sum(one.in_flight for one in queues),
+        unowned=sum(max(0, one.lag - one.parked) for one in queues if one.owner not in living),
+        members=tuple(
+            work for worker, beat in heartbeats.items() if not beat.fenced for work in beat.work if (worker, work.number) in numbers
+        ),
+    )
+
+
+def workers_to_ask(queues: Sequence[QueueProgress]) -> list[str]:
+    """The workers of the queues' owners."""
+    return sorted({worker_of(one.owner) for one in queues if one.owner})
+
+
+def _members(worker: str, beat: Heartbeat) -> list[str]:
+    return [f"{worker}/{one.number}" for one in beat.members]

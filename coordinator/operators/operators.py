@@ -21,7 +21,7 @@ from ...log.read.tables import table_of
 from ...log.topic.timer_log import check_own
 from ...log.topic.topics import Topic, read_only
 from ..cells.cells import Cells, StoredCell
-from ..cells.keys import group_queues, queue_key, worker_of
+from ..cells.keys import WORKERS, group_queues, queue_key, worker_key, worker_of
 from ..coordination import Coordination
 from ..groups.record import (
     CommandKind,
@@ -39,14 +39,18 @@ from ..queues.codec import decode_cell
 from ..queues.commands import begin, caught_up
 from ..registry.failures import LastFailure, read_failures
 from ..registry.former_work import NOTHING, FormerWork, works_left
+from ..workers.lease import decode_heartbeat
 from ..workers.liveness import WorkerState, WorkerStatus, watch_workers, workers, workers_of
 from .classic_queues import ClassicLook, read_classic
-from .describe import GroupDescription, QueueProgress, oldest_unsettled, queue_progress
+from .describe import GroupDescription, QueueProgress, facts_of, oldest_unsettled, queue_progress, workers_to_ask
+from .holding import GroupWork, work_of
 from .parked import ParkedGroup, parked_in
 
 log = logging.getLogger("penstock.coordinator")
 
 _AT_ONCE = 8
+_ASKED_MAX = 64
+"""The workers whose heartbeats are read for one group."""
 _FORCE = "stop them first, or force it"
 CHANGEABLE = tuple(GroupChanges.__annotations__)
 
@@ -203,7 +207,8 @@ class Operators:
             look = await self._classic(group, record)
             return GroupDescription(group, record.settings, look.member_ids, tuple(found), lost, record.protocol, look.described)
         failures = await self._failures(group, views)
-        return GroupDescription(group, record.settings, record.all_members, tuple(found), lost, failures=tuple(failures))
+        work = await self._work(group, found)
+        return GroupDescription(group, record.settings, record.all_members, tuple(found), lost, failures=tuple(failures), work=work)
 
     async def parked(
         self, group: str, *, topic: str | None = None, queue: int | None = None, message_group: str | None = None
@@ -226,6 +231,12 @@ class Operators:
             for one in found
             if (queue is None or one.queue == queue) and (message_group is None or one.message_group == message_group)
         ]
+
+    async def _work(self, group: str, queues: Sequence[QueueProgress]) -> GroupWork:
+        names = workers_to_ask(queues)[:_ASKED_MAX]
+        stored = await self._coordination.cells.read_these([worker_key(name) for name in names], under=WORKERS)
+        beats = {key.removeprefix(WORKERS): decode_heartbeat(one.data, where=key) for key, one in stored.items()}
+        return work_of(facts_of(queues, beats, group))
 
     async def _failures(self, group: str, views: Sequence[_View]) -> list[LastFailure]:
         """Newest first."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
-from typing import Annotated
+from dataclasses import asdict, astuple, dataclass
+from typing import Annotated, TypeAlias
 
 import msgspec
 from msgspec import Meta, Struct
@@ -37,6 +37,32 @@ class ListedMember:
     topics: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class MemberWork:
+    """What a consumer tells of its work, for operators."""
+
+    number: int
+    """The member's."""
+    threads: int
+    busy: int
+    """The threads whose handler runs."""
+    fetched: int
+    """Messages in memory that no handler has begun."""
+    in_per_s: float
+    """Messages that came into its queues."""
+    out_per_s: float
+    """Messages that were done."""
+    p50_ms: float
+    """The times of its last handlers, running ones included; 0: it had none."""
+    p95_ms: float
+    write_ms: float
+    """The time of a write of its cells."""
+    full: bool
+    """Whether nothing more is fetched, as the cache has no room."""
+    paused: bool
+    """The same, as a queue's cell has none."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Heartbeat:
     """A worker's own cell. A process that takes its queues fences it first."""
@@ -53,6 +79,8 @@ class Heartbeat:
     """The living members. A missing one is over, for ever."""
     label: str = ""
     """A name for people."""
+    work: tuple[MemberWork, ...] = ()
+    """What some members tell of their work; nothing depends on it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +128,13 @@ def lease_s(*, usual_s: float, idle_s: float, in_flight: bool) -> float:
 
 def encode_heartbeat(heartbeat: Heartbeat) -> bytes:
     members = [[one.number, one.group, *one.topics] for one in heartbeat.members]
-    document = {"format": FORMAT, **asdict(heartbeat), "members": members}
+    document = {"format": FORMAT, **asdict(heartbeat), "members": members, "work": [astuple(one) for one in heartbeat.work]}
+    if not heartbeat.work:
+        del document["work"]
     return json.dumps(document, separators=(",", ":")).encode()
+
+
+_Amount: TypeAlias = Annotated[float, Meta(ge=0)]
 
 
 class _Form(Struct, frozen=True):
@@ -112,6 +145,7 @@ class _Form(Struct, frozen=True):
     members: tuple[tuple[int | str, ...], ...]
     label: str
     fenced_ms: TimeMs = 0
+    work: tuple[tuple[Number, Number, Number, Number, _Amount, _Amount, _Amount, _Amount, _Amount, bool, bool], ...] = ()
 
 
 def decode_heartbeat(data: bytes, *, where: str) -> Heartbeat:
@@ -129,6 +163,7 @@ def decode_heartbeat(data: bytes, *, where: str) -> Heartbeat:
         fenced_ms=form.fenced_ms,
         members=members,
         label=form.label,
+        work=tuple(MemberWork(*one) for one in form.work),
     )
 
 

@@ -9,6 +9,7 @@ import asyncio
 import math
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 
 from ...log.errors import InternalError, LimitExceeded, PenstockError, ReopenError, unforeseen
 from ...log.runtime.backoff import Backoff
@@ -17,11 +18,13 @@ from ..cells.cells import CellChanged, Cells, StoredCell
 from ..cells.keys import worker_key
 from ..limits import HEARTBEAT_BYTES_MAX
 from ..tables import CoordinationMismatch
-from .lease import BEATS_PER_LEASE, Heartbeat, LeaseHold, ListedMember, decode_heartbeat, encode_heartbeat
+from .lease import BEATS_PER_LEASE, Heartbeat, LeaseHold, ListedMember, MemberWork, decode_heartbeat, encode_heartbeat
 
 _ATTEMPTS_PER_LEASE = 6
 """The tries within a lease: a request that hangs must not cost the lease."""
 _PAUSE_S = 0.02
+WORK_MAX = 64
+"""The members of whose work a heartbeat tells."""
 
 
 class LeaseLost(ReopenError):
@@ -42,6 +45,8 @@ class SessionMember:
         """None when it left."""
         self.busy = False
         """Whether it has work or a loop, and so must call `progressed`."""
+        self.work: Callable[[int], MemberWork] | None = None
+        """Tells of its work, given its number, with each heartbeat."""
         self._session = session
         self._clock = clock
         self._over = False
@@ -203,7 +208,9 @@ class Session:
 
     def _next_heartbeat(self) -> Heartbeat:
         self._beat += 1
-        return self._heartbeat(member.listed for member in self._members.values())
+        members = list(self._members.values())
+        work = tuple(one.work(one.listed.number) for one in members if one.work is not None)
+        return replace(self._heartbeat(member.listed for member in members), work=work[:WORK_MAX])
 
     def _heartbeat(self, listed: Iterable[ListedMember]) -> Heartbeat:
         return Heartbeat(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from ...coordinator.groups.record import GroupProtocol, setting_text
 from ...coordinator.groups.retry import RetryPolicy
 from ...coordinator.operators.describe import KafkaGroup, QueueProgress
+from ...coordinator.operators.holding import Cause, GroupWork
 from ...coordinator.registry.failures import LastFailure
 
 if TYPE_CHECKING:
@@ -89,6 +90,8 @@ class GroupProgress:
     """All, or those with the greatest lag of very many."""
     failures: tuple[LastFailure, ...] = ()
     """Why messages that are not done failed last, the newest first; the first of very many."""
+    work: GroupWork | None = None
+    """How fast it works, and what holds it up."""
 
     def of_topic(self, topic: str) -> Sequence[QueueProgress]:
         return [one for one in self.queues if one.topic == topic]
@@ -112,7 +115,48 @@ def progress_of(found: GroupDescription, *, queues: int | None = None, members: 
         queues_total=len(found.queues),
         queues=listed,
         failures=found.failures[:FAILURES_SHOWN],
+        work=found.work,
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkFact:
+    """A fact about a group's work, for people."""
+
+    name: str
+    value: str
+
+
+def work_facts(work: GroupWork) -> list[WorkFact]:
+    """What is known of it, what holds first."""
+    found = {
+        "holds": None if work.holds is Cause.NOTHING else f"{work.holds}: {work.because}",
+        "in, out": None
+        if work.rate_in is None or work.rate_out is None
+        else f"{_rate(work.rate_in)}, {_rate(work.rate_out)} a second",
+        "caught up in": None if work.catch_up is None else duration_text(work.catch_up),
+        "handlers": None
+        if work.handler_p50 is None or work.handler_p95 is None
+        else f"half within {duration_text(work.handler_p50)}, 95% within {duration_text(work.handler_p95)}",
+        "threads": None
+        if not work.threads
+        else f"{work.busy} of {work.threads} run a handler, {work.fetched_ahead:,} messages are fetched ahead",
+    }
+    return [WorkFact(name=name, value=value) for name, value in found.items() if value is not None]
+
+
+def duration_text(duration: timedelta) -> str:
+    """Two digits are enough."""
+    seconds = duration.total_seconds()
+    for most, unit_s, unit in ((1.0, 0.001, "ms"), (120.0, 1.0, "s"), (7200.0, 60.0, "min"), (172_800.0, 3600.0, "h")):
+        if seconds < most:
+            count = seconds / unit_s
+            return f"{count:.0f} {unit}" if count >= 10 else f"{count:.2g} {unit}"
+    return f"{seconds / 86_400:,.0f} d"
+
+
+def _rate(per_s: float) -> str:
+    return f"{per_s:,.0f}" if per_s >= 10 else f"{per_s:.2g}"
 
 
 def lags_of(found: GroupDescription) -> list[GroupLag]:

@@ -118,7 +118,7 @@ def describe(session: CommandSession, group: str, watch: bool, interval: timedel
 
     A group of Kafka's clients has none of these settings. It shows its state, its members with their queues, and its committed offsets.
     """
-    from ...operating.groups import progress_of
+    from ...operating.groups import progress_of, work_facts
 
     with session.connect(read_only=True) as lake:
         if watch:
@@ -134,6 +134,8 @@ def describe(session: CommandSession, group: str, watch: bool, interval: timedel
                 output.rows(found.kafka.members, _KAFKA_MEMBERS, title="Members")
         else:
             output.facts((group, ""), found, _FACTS)
+            for fact in work_facts(found.work) if found.work is not None else ():
+                output.say(f"{fact.name + ':':<14} {fact.value}")
         for part in _queues(found):
             output.draw(part)
         for one in found.queues:

@@ -10,6 +10,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from ...operating.groups import work_facts
 from ...operating.life import DELAYS, redrive_text, times_text
 from ...terminal.output import size_text
 from .. import texts
@@ -40,6 +41,7 @@ def environment() -> Environment:
         "fitting": fitting,
         "delay": DELAYS.__getitem__,
         "redrive": redrive_text,
+        "work_facts": work_facts,
         "steps": polyline,
         "times": times_text,
         "words": lambda value: str(value).replace("_", " "),
