@@ -20,6 +20,7 @@ from ...coordinator.registry.failures import (
     NotedFailure,
     QueueFailures,
     cut,
+    deaths_in,
     failed_in,
     first_line,
 )
@@ -30,6 +31,10 @@ from ..schedule.step import Step
 
 log = logging.getLogger("penstock.consumers")
 
+DIED = "WorkerDied"
+_DIED = "it was in flight when its worker was taken for dead"
+_DEATHS_MAX = 16
+"""The messages of a dead worker that are noted, as any number may have been in flight."""
 _PAUSE_S = 3.0
 """The least time between two writes."""
 _TROUBLE_S = 60.0
@@ -77,8 +82,11 @@ class FailureNotes:
             found = known.last_known(generation, offset) or self._stored.value.last_known(generation, offset)
         return None if found is None else found.text
 
-    async def run(self, cell: Callable[[], QueueCell]) -> None:
-        """Write what was noted, as long as the queue is owned."""
+    async def run(self, cell: Callable[[], QueueCell], *, died: str) -> None:
+        """Write what was noted, as long as the queue is owned. ``died`` is the former owner that did not release it, or empty."""
+        if died:
+            deaths = deaths_in(cell(), _DEATHS_MAX)
+            self._take(cell().generation, [(*one, DIED, _DIED) for one in deaths.items()], worker=died, process="")
         while True:
             await self._woken.wait()
             self._woken.clear()
@@ -103,14 +111,27 @@ class FailureNotes:
             self._read = True
             return True
 
-    def _take(self, generation: int, found: Iterable[tuple[int, int, str, str]]) -> None:
+    def _take(
+        self,
+        generation: int,
+        found: Iterable[tuple[int, int, str, str]],
+        *,
+        worker: str | None = None,
+        process: str | None = None,
+    ) -> None:
         if generation != self._generation:
             self._generation, self._new = generation, {}
         now_ms = self._clock.wall_ms()
         for offset, attempt, error, reason in found:
             self._new.pop(offset, None)  # it becomes the newest
             self._new[offset] = NotedFailure(
-                offset, attempt, cut(escaped(error), ERROR_CHARS_MAX), first_line(reason), self._worker, self._process, now_ms
+                offset,
+                attempt,
+                cut(escaped(error), ERROR_CHARS_MAX),
+                first_line(reason),
+                self._worker if worker is None else cut(worker, WORKER_CHARS_MAX),
+                self._process if process is None else process,
+                now_ms,
             )
         while len(self._new) > 2 * FAILURES_MAX:
             del self._new[next(iter(self._new))]

@@ -229,7 +229,7 @@ class QueueProcessor(Generic[ScheduleT]):
                 return
             self.keeper.seen = self._seen
             letters, spills = self._dead_letters.run(self.keeper, self._feed, self._since), self._spilling.run(self.keeper)
-            reasons = self._failures.run(lambda: self.keeper.cell)
+            reasons = self._failures.run(lambda: self.keeper.cell, died=self.keeper.taken_from)
             beside = [self._fetch(), letters, spills, reasons, *([self._follow_former()] if self._former else [])]
             tasks = [asyncio.ensure_future(work) for work in (*beside, self._go_on())]
             waiting += tasks

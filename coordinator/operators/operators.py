@@ -34,7 +34,7 @@ from ..groups.record import (
     check_protocol,
     check_stated_filters,
 )
-from ..queues.cell import QueueCell, removed_queue
+from ..queues.cell import MessageState, QueueCell, removed_queue
 from ..queues.codec import decode_cell
 from ..queues.commands import begin, caught_up
 from ..registry.failures import LastFailure, read_failures
@@ -222,7 +222,7 @@ class Operators:
         _check_chosen(group, record, topic, queue)
         found: list[ParkedGroup] = []
         views = await self._views(group, record, topic)
-        failures = await self._failures(group, views)
+        failures = await self._failures(group, views, parked_alone=True)
         for view in views:
             reader = self._reader(view.topic) if view.topic is not None else None
             found += await parked_in(view.name, reader, tuple(view.cells.values()), failures)
@@ -238,9 +238,14 @@ class Operators:
         beats = {key.removeprefix(WORKERS): decode_heartbeat(one.data, where=key) for key, one in stored.items()}
         return work_of(facts_of(queues, beats, group))
 
-    async def _failures(self, group: str, views: Sequence[_View]) -> list[LastFailure]:
-        """Newest first."""
-        cells = {(view.name, queue): cell for view in views for queue, cell in view.cells.items()}
+    async def _failures(self, group: str, views: Sequence[_View], *, parked_alone: bool = False) -> list[LastFailure]:
+        """Newest first. ``parked_alone``: of queues with a parked message group."""
+        cells = {
+            (view.name, queue): cell
+            for view in views
+            for queue, cell in view.cells.items()
+            if not parked_alone or any(one.tries.state is MessageState.PARKED for one in cell.markers.values())
+        }
         found = await read_failures(self._coordination.cells, group, cells)
         return sorted((one for some in found.values() for one in some), key=lambda one: one.time, reverse=True)
 

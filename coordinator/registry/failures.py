@@ -33,7 +33,7 @@ ERROR_CHARS_MAX = 80
 WORKER_CHARS_MAX = 120
 BYTES_MAX = 24 * KIB
 """The most bytes of them, whatever their texts are."""
-QUEUES_READ_MAX = 32
+QUEUES_READ_MAX = 16
 """The queues of a group whose failures are read at once."""
 _FORMAT = 1
 
@@ -127,6 +127,14 @@ def failed_attempts(cell: QueueCell, offsets: Collection[int]) -> dict[int, int]
     return found
 
 
+def deaths_in(cell: QueueCell, most: int) -> dict[int, int]:
+    """The attempts of messages that were in flight in a worker that died, of those likeliest to be the cause."""
+    found = {offset: one for offset, one in cell.tries.items() if one.state is MessageState.SUSPECT}
+    found |= {one.head: one.tries for one in cell.markers.values() if one.tries.state is MessageState.SUSPECT}
+    likeliest = sorted(found, key=lambda offset: (found[offset].company, offset))[:most]
+    return {offset: found[offset].attempts for offset in likeliest}
+
+
 def failed_in(tries: Mapping[int, Tries], markers: Iterable[Marker | None]) -> dict[int, int]:
     """The same of changed tries and markers."""
     found = {offset: _failed(one) for offset, one in tries.items()}
@@ -180,7 +188,7 @@ async def read_failures(
 
 
 def _failed(tries: Tries) -> int:
-    return tries.attempts if tries.state in (MessageState.WAITING, MessageState.PARKED) else tries.attempts - 1
+    return tries.attempts - (tries.state in (MessageState.RUNNING, MessageState.OUT))
 
 
 def _states(cell: QueueCell, offsets: Collection[int]) -> dict[int, MessageState]:

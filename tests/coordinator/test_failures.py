@@ -11,6 +11,7 @@ from penstock.coordinator.registry.failures import (
     TEXT_CHARS_MAX,
     NotedFailure,
     QueueFailures,
+    deaths_in,
     failed_in,
     first_line,
 )
@@ -31,7 +32,8 @@ def waiting(*offsets: int, attempts: int = 1) -> QueueCell:
         (Tries(MessageState.PARKED, 2, 2), True),
         (Tries(MessageState.RUNNING, 3, 2), True),
         (Tries(MessageState.OUT, 3, 2, 99), True),
-        (Tries(MessageState.SUSPECT, 3, 2), True),
+        (Tries(MessageState.SUSPECT, 2, 2), True),
+        (Tries(MessageState.SUSPECT, 3, 2), False),
         (Tries(MessageState.WAITING, 3, 3), False),
         (Tries(MessageState.RUNNING, 4, 3), False),
         (Tries(MessageState.RUNNING, 2, 1), False),
@@ -94,6 +96,14 @@ def test_texts_of_any_kind_stay_within_the_bytes() -> None:
 )
 def test_a_reason_is_one_bounded_line(reason: str, line: str) -> None:
     assert first_line(reason) == line
+
+
+def test_of_a_dead_worker_those_are_told_that_ran_in_the_smallest_company() -> None:
+    suspects = {offset: Tries(MessageState.SUSPECT, 1, 0, 0, company) for offset, company in ((1, 8), (2, 1), (3, 8))}
+    cell = QueueCell(
+        tries={**suspects, 4: Tries(MessageState.WAITING, 1)}, markers={5: Marker(7, 8, Tries(MessageState.SUSPECT, 3, 0, 0, 2))}
+    )
+    assert list(deaths_in(cell, 3).items()) == [(2, 1), (7, 3), (1, 1)]
 
 
 def test_the_attempt_that_a_step_failed_is_the_one_that_the_cell_has_then() -> None:

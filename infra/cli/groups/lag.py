@@ -207,7 +207,10 @@ def _brief(found: GroupProgress) -> list[Table | str]:
     facts = zip(_PROGRESS, output.cells(found, _PROGRESS), strict=True)
     line = "   ".join(f"{name} {output.format_value(value)}" for name, value in facts)
     kind = found.settings.delivery_order if found.settings is not None else found.kafka.state if found.kafka is not None else ""
-    return [f"{found.group}   {kind}   {line}", *_queues(found)]
+    from ...operating.groups import work_facts
+
+    holds = [] if found.work is None else [f"{one.name}: {one.value}" for one in work_facts(found.work)[:1]]
+    return [f"{found.group}   {kind}   {line}", *holds, *_queues(found)]
 
 
 def _queues(found: GroupProgress) -> list[Table | str]:

@@ -14,7 +14,7 @@ from ..views.page import Breadcrumb, PageContext
 from .action import Action, ActionCount, ActionPreview, ActionResult, AffectedRows
 
 SAMPLE = 20
-_COLUMNS = ("topic", "queue", "offset", "message group", "deliveries", "stored", "message id")
+_COLUMNS = ("topic", "queue", "offset", "message group", "deliveries", "why", "stored", "message id")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +34,17 @@ async def _parked(context: PageContext, chosen: ParkedGroupSelection) -> list[Pa
 
 def _preview_of(found: Sequence[ParkedGroup], sentence: str, *, type_name: str | None) -> ActionPreview:
     rows = tuple(
-        (one.topic, one.queue, one.offset, one.message_group, one.attempts, one.stored, one.message_id) for one in found[:SAMPLE]
+        (
+            one.topic,
+            one.queue,
+            one.offset,
+            one.message_group,
+            one.attempts,
+            None if one.failure is None else one.failure.text,
+            one.stored,
+            one.message_id,
+        )
+        for one in found[:SAMPLE]
     )
     title = "The message that each stands at" if len(found) <= SAMPLE else f"The first {SAMPLE} of {len(found):,}"
     stood = sorted((one.topic, one.queue, one.offset) for one in found)

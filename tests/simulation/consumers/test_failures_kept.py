@@ -116,3 +116,27 @@ def test_a_parked_message_that_an_operator_skips_keeps_its_reason_in_the_dead_le
     (letter,) = stage.world.history.letters[GROUP]
     assert letter.reason.startswith("ValueError: bad 0 at 1 in ")
     assert letter.reason.endswith("; an operator skipped it")
+
+
+def test_who_ran_a_message_when_its_worker_died_is_told() -> None:
+    stage = Stage(GroupPlan(retry_s=60.0), machines=2)
+
+    async def hanging(process: SimProcess, message: MessageView) -> ConsumeResult:
+        if process is stage.machine(0).process:
+            await asyncio.sleep(1_000)
+        raise ValueError("bad")
+
+    async def script() -> None:
+        await stage.send("bad 0")
+        stage.start(0)
+        await stage.until("granted", lambda: len(stage.cell().granted) == 1)
+        owner = stage.cell().owner
+        await kill(stage, 0)
+        stage.start(1)
+        await stage.until("told", lambda: [one.error for one in stage.world.witness.told(LINE)] == ["WorkerDied"])
+        (death,) = stage.world.witness.told(LINE)
+        assert (death.worker, death.attempt) == (owner, 1)
+        await stage.until("failed", lambda: [one.attempt for one in stage.world.witness.told(LINE)] == [2])
+        await stage.operate(lambda operators: operators.reset(GROUP, TOPIC, "latest"))
+
+    stage.play(script, behave=hanging)
