@@ -14,7 +14,7 @@ from tests.thorough import thoroughly
 
 pytestmark = [pytest.mark.simulation, pytest.mark.slow, pytest.mark.timeout(300)]
 
-FEW = {"moves": [0, 1, 2], "strays": [0]}
+FEW = {"moves": [0, 1, 2], "late": [0], "strays": [0]}
 """Seeds that together meet what they are for."""
 PLAYED = [(scenario, seed) for scenario in CAMPAIGN.swept for seed in thoroughly(list(range(8)), FEW[scenario])]
 

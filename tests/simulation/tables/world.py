@@ -15,6 +15,7 @@ import json
 from collections import Counter
 from contextlib import suppress
 from functools import partial
+from random import Random
 from typing import Any
 
 from penstock.coordinator.cells.agreement import TableAgreement, table_record
@@ -45,20 +46,28 @@ FRESH = {"owner": "", "running": None, "next": 0}
 
 
 class Tables(SimulatedWorld):
-    """One run. ``moves``: operators move the lake; else machines only begin with different tables."""
+    """One run. ``moves``: operators move the lake; else machines only begin with different tables.
 
-    def __init__(self, seed: int | str, *, rate: float = 0.01, moves: bool = True, blows_every_s: float = 8.0) -> None:
+    ``late``: machines are asked to stop before a move, and some stand still instead, or do not hear it, and go on amid it or behind it.
+    """
+
+    def __init__(
+        self, seed: int | str, *, rate: float = 0.01, moves: bool = True, late: bool = False, blows_every_s: float = 8.0
+    ) -> None:
         super().__init__(seed, store=STORE, table=TABLE_NETWORK, offset_ms=2_000, drift=0.02, quiet_s=QUIET_S, max_steps=1_500_000)
         self.second = self.kernel.table(name="second", network=TABLE_NETWORK)
         self.tables: dict[str, SimTable] = {"first": self.table, "second": self.second}
         rates = RandomFaults.swarm(self.kernel.rng, rate=rate, without=(Fault.SUSPEND_BEFORE, Fault.SUSPEND_AFTER))
         self.plan = rates if rate else None
-        self.moves = moves
+        self.moves, self.late = moves, late
+        self.deaf = self.kernel.rng("deaf").choice(("", "changes", "makes")) if late else ""
+        """What clerks do whom nobody tells of a move, with cells: it succeeds only while they rest."""
         self.nemesis = Nemesis(every_s=blows_every_s if rate else 0.0, pause_s=(0.1, 90.0), crashes=1)
         self.rng = self.kernel.rng("world")
         self.named = "first"
         """What configurations say now."""
-        self.strays = {f"worker-{self.rng.randrange(WORKERS)}"} if not moves or self.rng.random() < 0.3 else set[str]()
+        has_strays = not moves or (self.rng.random() < 0.3 and not late)
+        self.strays = {f"worker-{self.rng.randrange(WORKERS)}"} if has_strays else set[str]()
         """Machines whose configuration says the other table."""
         self.stopped = asyncio.Event()
         self.leaving = asyncio.Event()
@@ -66,6 +75,8 @@ class Tables(SimulatedWorld):
         self.holders: dict[str, tuple[SimProcess, SessionMember]] = {}
         self.settled: dict[int, str] = {}
         self.noted: list[str] = []
+        self.shared: list[str] = []
+        """Those of the cell that all clerks change."""
         self.starts = self.wanted = 0
         self.goes_on = asyncio.Event()
         """Set when so many messages as are wanted were started."""
@@ -182,7 +193,8 @@ class Tables(SimulatedWorld):
             await queue.write(queue.value | {"running": None})
             self.settled.setdefault(queue.value["next"] - 1, name)
             # Some hold the queue and do nothing while a whole move goes by.
-            await asyncio.sleep(rng.uniform(30.0, 60.0) if rng.random() < 0.05 else log_uniform(rng, 0.01, 2.0))
+            rests = not self.wanted and rng.random() < (0.2 if self.late else 0.05)
+            await asyncio.sleep(rng.uniform(30.0, 150.0 if self.late else 60.0) if rests else log_uniform(rng, 0.01, 2.0))
 
     def _started(self, name: str, message: int) -> None:
         self.starts += 1
@@ -200,19 +212,33 @@ class Tables(SimulatedWorld):
         """Writes without a lease, for as long as nobody tells it to end."""
         coordination = self._coordination(process, named)
         rng, clock = process.runtime.random, process.runtime.clock
-        makes, rests_s = rng.choice([0.0, 0.5, 1.0]), rng.choice([2.0, 20.0])
+        makes, rests_s = rng.choice([0.0, 0.5, 1.0]), rng.choice([0.3, 2.0, 20.0, 80.0] if self.late else [2.0, 20.0])
         shared = Document(coordination.cells, clock, "groups/shared", JSON, absent=[])
+        hears = self.leaving
+        if self.deaf and rng.random() < 0.7:
+            hears, makes = self.stopped, float(self.deaf == "makes")
         try:
-            while not self.leaving.is_set():
+            while not hears.is_set():
                 note = f"{process.name}.{self.rng.getrandbits(64):x}"
                 where = shared
                 if rng.random() < makes:
                     where = Document(coordination.cells, clock, f"groups/{note}", JSON, absent=[])
+                if where is shared:
+                    await self._read_shared(process.name, shared)
                 await where.change(partial(_with_note, note))
                 self.noted.append(note)
+                if where is shared:
+                    self.shared.append(note)
                 await asyncio.sleep(log_uniform(rng, 0.05, rests_s))
         finally:
             await coordination.close()
+
+    async def _read_shared(self, name: str, shared: Document[Any]) -> None:
+        """What is read has all that was confirmed before."""
+        confirmed, began_s = list(self.shared), self.now_s
+        notes = {*await shared.read()}
+        if missing := [note for note in confirmed if note not in notes]:
+            self.wrong.append(f"{name} reads without {missing[0]}, which was confirmed before {began_s:.1f} s")
 
     # --- Operators --------------------------------------------------------------------------------------------------------------
 
@@ -221,11 +247,12 @@ class Tables(SimulatedWorld):
         while True:
             await asyncio.sleep(rng.uniform(5.0, 40.0))
             source = self.named
-            if rng.random() < 0.6:
+            if rng.random() < (0.9 if self.late else 0.6):
+                self._stand_still(rng)
                 self.leaving.set()
                 self.counts["stopped for a move"] += 1
                 await asyncio.sleep(rng.uniform(0.5, 5.0))
-            for _ in range(rng.randint(1, 4)):
+            for _ in range(rng.randint(2, 8) if self.late else rng.randint(1, 4)):
                 process = self.new_process("operator")
                 self.alive["operator"] = process
                 try:
@@ -253,6 +280,20 @@ class Tables(SimulatedWorld):
                 self.counts["given up"] += 1
                 await self._look()
             self.leaving.clear()
+
+    def _stand_still(self, rng: Random) -> None:
+        """Some machines do not hear that they should stop, as they stand still until the move is under way, or over: most of all who holds the queue,
+        until its heartbeat is long overdue.
+        """
+        for name, process in self.alive.items() if self.late else ():
+            if name == "operator" or process.crashed:
+                continue
+            if name in self.holders and rng.random() < 0.6:
+                self.counts["late holder"] += 1
+                process.pause(rng.uniform(30.0, 60.0))
+            elif rng.random() < 0.3:
+                self.counts["late"] += 1
+                process.pause(rng.uniform(3.0, rng.choice((20.0, 90.0))))
 
     async def _move(self, process: SimProcess, source: str, target: str) -> None:
         record = table_record(self.store.client(process), process.runtime)
