@@ -310,10 +310,12 @@ class SdkClient:
         request.invisible_duration.FromTimedelta(timedelta(seconds=self.rng.choice((2, 45))))
         self.world.judge.tries(delivery, settles=False)
         self.world.judge.holds.pop(delivery, None)
-        for _ in range(3):
+        while True:  # gateways renew what nobody answered for as long as the client lives
             with suppress(Unreachable):
-                await self._tell(life, "ChangeInvisibleDuration", request)
-                return
+                _, answer = await self._tell(life, "ChangeInvisibleDuration", request)
+                if answer.status.code in (pb.OK, pb.INVALID_RECEIPT_HANDLE):
+                    return
+            await self.world.pass_s(1.0)
 
     async def _settle(self, life: Life, message: Any, delivery: Delivery, rpc: str) -> None:
         """Acknowledge a message, or give it up: again and again until it is answered, first where it came from."""
