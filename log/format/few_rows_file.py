@@ -9,7 +9,7 @@ Numbers of the footer and of pages' headers are Thrift's compact protocol: a byt
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, lru_cache
 from itertools import groupby
 from typing import Final, NamedTuple
@@ -17,17 +17,16 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ..message.columns import slim
 from ..message.few_rows import FewRows
-from ..message.message import LOG_SCHEMA
+from ..message.message import LOG_SCHEMA, RARE
 from .sealed import MAGIC, UNSEALED, seal
 
 _INT32, _INT64, _BYTES = 1, 2, 6
 """Parquet's physical types."""
 _NO_ROWS = b"\x16\x00\x19\x0c"
 """The part of a footer that says no rows, then no row groups."""
-_LISTED = 2
-"""The definition level of an element of a list that is no NULL itself; below it a list is empty."""
+_NULL, _EMPTY, _PROPERTY, _ELEMENT, _HEADER = 0, 1, 2, 3, 4
+"""Definition levels of lists: of one that is NULL, of an empty one, and of values: of properties' names, of all others, and of headers."""
 
 
 class _Leaf(NamedTuple):
@@ -35,8 +34,6 @@ class _Leaf(NamedTuple):
 
     path: tuple[str, ...]
     kind: int
-    depth: int = 1
-    """The definition level of a value that is no NULL."""
 
 
 class _Page(NamedTuple):
@@ -50,25 +47,32 @@ _LEAVES: Final = (
     _Leaf(("message_id",), _BYTES),
     _Leaf(("message_group",), _BYTES),
     _Leaf(("tag",), _BYTES),
-    _Leaf(("keys", "list", "element"), _BYTES, 3),
-    _Leaf(("properties", "key_value", "key"), _BYTES, 2),
-    _Leaf(("properties", "key_value", "value"), _BYTES, 3),
+    _Leaf(("keys", "list", "element"), _BYTES),
+    _Leaf(("properties", "key_value", "key"), _BYTES),
+    _Leaf(("properties", "key_value", "value"), _BYTES),
     _Leaf(("body",), _BYTES),
     _Leaf(("born_timestamp",), _INT64),
     _Leaf(("delivery_timestamp",), _INT64),
     _Leaf(("producer",), _BYTES),
 )
+_RARE_LEAVES: Final = {
+    "key": (_Leaf(("key",), _BYTES),),
+    "headers": tuple(_Leaf(("headers", "list", "element", part), _BYTES) for part in ("key", "value")),
+}
 
 
 def encode_few_rows(rows: FewRows, footer: Mapping[str, str]) -> bytes | None:
     """The rows by queue as a sealed file with these footer values. None: the installed pyarrow writes footers of an unknown form."""
-    frame = _frame()
+    frame = _frame(rows.rare)
     if frame is None:
         return None
-    pages = _pages(rows)
+    leaves, pages = [*_LEAVES], _pages(rows)
+    for name in rows.rare:
+        pages += _rare_pages(rows, name)
+        leaves += _RARE_LEAVES[name]
     file, chunks = [MAGIC], []
     at = len(MAGIC)
-    for leaf, page in zip(_LEAVES, pages, strict=True):
+    for leaf, page in zip(leaves, pages, strict=True):
         size = _number(len(page.data))
         chunks.append(b"%b\x16%b\x16%b\x16%b\x26%b\0\0" % (_chunk_start(leaf), _number(page.values), size, size, _number(at)))
         file.append(page.data)
@@ -90,10 +94,11 @@ def encode_few_rows(rows: FewRows, footer: Mapping[str, str]) -> bytes | None:
 
 
 @cache
-def _frame() -> tuple[bytes, bytes] | None:
+def _frame(rare: tuple[str, ...]) -> tuple[bytes, bytes] | None:
     """What pyarrow writes in a footer before and behind what rows and footer values change. None: that is not known."""
     sink = pa.BufferOutputStream()
-    pq.ParquetWriter(sink, slim(LOG_SCHEMA.empty_table()).schema, store_schema=False).close()
+    fields = [field for field in LOG_SCHEMA if field.name not in RARE or field.name in rare]
+    pq.ParquetWriter(sink, pa.schema(fields), store_schema=False).close()
     file = sink.getvalue().to_pybytes()
     start, found, end = file[len(MAGIC) : -8].partition(_NO_ROWS)
     if not found or end[:1] != b"\x28":  # field 6, the writer's name, next behind field 4
@@ -119,18 +124,32 @@ def _pages(rows: FewRows) -> list[_Page]:
         _flat([_plain(rows.ids.one(index)) for index in order]),
         _known(tuple([None if group is None else _plain(group) for group in groups])),
         _known(tuple([None if one is None or one.tag is None else _plain(one.tag) for one in labels])),
-        _lists(keys, 3) if any(keys) else _empty_lists(count),
-        _lists(names, 2) if any(names) else _empty_lists(count),
-        _lists(values, 3) if any(values) else _empty_lists(count),
-        _flat([None if body is None else len(body).to_bytes(4, "little") + body for body in bodies]),
+        _lists(keys, _ELEMENT) if any(keys) else _empty_lists(count),
+        _lists(names, _PROPERTY) if any(names) else _empty_lists(count),
+        _lists(values, _ELEMENT) if any(values) else _empty_lists(count),
+        _flat([None if body is None else _sized(body) for body in bodies]),
         _flat([rows.born_us[index].to_bytes(8, "little", signed=True) for index in order]),
         _known((None,) * count),
         _known((_plain(rows.producer),) * count),
     ]
 
 
+def _rare_pages(rows: FewRows, name: str) -> Iterable[_Page]:
+    labels = [rows.labelled.get(index) for index in rows.places.order]
+    if name == "key":
+        keys = [None if one is None else one.key for one in labels]
+        return (_flat([None if key is None else _sized(key) for key in keys]),)
+    headers = [() if one is None else one.headers for one in labels]
+    names = [[_plain(name) for name, _ in one] for one in headers]
+    values = [[None if value is None else _sized(value) for _, value in one] for one in headers]
+    return _lists(names, _HEADER, _NULL), _lists(values, _HEADER, _NULL)
+
+
 def _plain(text: str) -> bytes:
-    data = text.encode()
+    return _sized(text.encode())
+
+
+def _sized(data: bytes) -> bytes:
     return len(data).to_bytes(4, "little") + data
 
 
@@ -143,16 +162,17 @@ _known: Final[Callable[[tuple[bytes | None, ...]], _Page]] = lru_cache(maxsize=1
 """The pages of columns whose values many entries share."""
 
 
-def _lists(lists: Sequence[Sequence[bytes]], depth: int) -> _Page:
+def _lists(lists: Sequence[Sequence[bytes | None]], depth: int, absent: int = _EMPTY) -> _Page:
+    """``depth`` is the level of a value that is no NULL, ``absent`` that of a list without values."""
     repetitions = tuple([int(at > 0) for one in lists for at in range(max(1, len(one)))])
-    definitions = tuple([depth if one else _LISTED - 1 for one in lists for _ in range(max(1, len(one)))])
-    values = b"".join([value for one in lists for value in one])
+    definitions = tuple([level for one in lists for level in ([depth - (value is None) for value in one] or (absent,))])
+    values = b"".join([value for one in lists for value in one if value is not None])
     return _page(_levels(repetitions) + _levels(definitions) + values, len(definitions))
 
 
 @lru_cache(maxsize=64)
 def _empty_lists(count: int) -> _Page:
-    return _lists([[]] * count, 0)
+    return _lists([[]] * count, _ELEMENT)
 
 
 @lru_cache(maxsize=1_024)

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from .batch_rows import BatchQueues, BatchRows, MessageIds, columns_of_messages
-from .message import Message, labels_bytes
+from .message import RARE, Message, labels_bytes
 from .routing import Router
 
 FEW_ROWS: Final = 32
@@ -44,7 +44,7 @@ class FewQueues:
 
 @dataclass(frozen=True, eq=False)
 class FewRows:
-    """What `BatchRows` is, for a few messages without delivery time, key or headers."""
+    """What `BatchRows` is, for a few messages without delivery time."""
 
     bodies: Sequence[bytes | None]
     groups: Sequence[str | None]
@@ -66,9 +66,16 @@ class FewRows:
         groups = sum([len(group) for group in self.groups if group is not None])
         return fixed + groups + sum(map(len, filter(None, self.bodies))) + sum(map(labels_bytes, self.labelled.values()))
 
+    @cached_property
+    def rare(self) -> tuple[str, ...]:
+        """The columns of `RARE` with a value in some row."""
+        labelled = self.labelled.values()
+        found = (any(one.key is not None for one in labelled), any(one.headers for one in labelled))
+        return tuple(name for name, is_there in zip(RARE, found, strict=True) if is_there)
+
     @property
     def is_extended(self) -> bool:
-        return None in self.bodies
+        return bool(self.rare) or None in self.bodies
 
     @property
     def columns(self) -> Mapping[str, pa.Array]:
@@ -104,17 +111,13 @@ def few_rows(
     producer: str,
     ids: MessageIds,
 ) -> FewRows | None:
-    """What `rows_of_messages` makes of these. None: some have what `FewRows` does not hold."""
-    if not all(map(_is_plain, labelled.values())):
+    """What `rows_of_messages` makes of these. None: some have a delivery time."""
+    if any(one.delivery_timestamp is not None or one.delay is not None for one in labelled.values()):
         return None
     routed = router.route_few(groups)
     for index, queue in queues.items():
         routed[index] = queue
     return FewRows(bodies, groups, labelled, FewQueues(routed), born_us, ids, producer, tuple(queues))
-
-
-def _is_plain(message: Message) -> bool:
-    return message.delivery_timestamp is None and message.delay is None and message.key is None and not message.headers
 
 
 InlineRows: TypeAlias = "pa.Table | FewRows"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -26,7 +27,7 @@ FOOTER = {"some.key": "é" + "v" * 300, "empty": ""}
 
 def both(messages: list[Message], queues: dict[int, int], seed: int = 0) -> tuple[FewRows, BatchRows]:
     bodies, groups = [one.body for one in messages], [one.message_group for one in messages]
-    labelled = {at: one for at, one in enumerate(messages) if one.tag or one.keys or one.properties}
+    labelled = {at: one for at, one in enumerate(messages) if one._replace(body=b"", message_group=None) != Message(b"")}
     given = {at: one.message_id for at, one in enumerate(messages) if one.message_id is not None}
     born_us = [1_700_000_000_000_000 + seed * at for at in range(len(messages))]
     few_router, router = (Router(4, first=seed % 4) for _ in range(2))
@@ -39,13 +40,15 @@ def both(messages: list[Message], queues: dict[int, int], seed: int = 0) -> tupl
 
 
 def drawn(chance: random.Random) -> Message:
-    labels = chance.random() < 0.4
+    labels, rare = chance.random() < 0.4, chance.random() < 0.2
     return Message(
         chance.choice([None, b"", b"x", chance.randbytes(300)]),
         chance.choice([None, None, "a", "group-é", "g" * 200]),
         tag=chance.choice([None, "t"]) if labels else None,
         keys=tuple(f"k{number}" for number in range(chance.randrange(3))) if labels else (),
         properties={f"p{number}": chance.choice(["", "ü", "v"]) for number in range(chance.randrange(3))} if labels else {},
+        key=chance.choice([None, b"", b"k"]) if rare else None,
+        headers=tuple((f"h{number}", chance.choice([None, b"", b"v"])) for number in range(chance.randrange(3))) if rare else (),
         message_id=chance.choice([None, None, "my-id"]),
     )
 
@@ -67,8 +70,9 @@ def test_few_rows_are_read_as_arrow_makes_them(seed: int) -> None:
     assert (few.count, few.is_extended) == (rows.count, rows.is_extended)
 
 
-def test_the_file_is_described_as_pyarrow_describes_its_own() -> None:
-    few, rows = both([Message(b"x" * 100, "a", keys=("k",), properties={"p": "q"}), Message(b"y")], {})
+@pytest.mark.parametrize("rare", [{}, {"key": b"k"}, {"headers": (("h", b"v"),)}, {"key": b"k", "headers": (("h", b"v"),)}])
+def test_the_file_is_described_as_pyarrow_describes_its_own(rare: dict[str, Any]) -> None:
+    few, rows = both([Message(b"x" * 100, "a", keys=("k",), properties={"p": "q"}, **rare), Message(b"y")], {})
     by_hand = encode_few_rows(few, {})
     assert by_hand is not None
     ours, own = (pq.ParquetFile(pa.BufferReader(file)) for file in (by_hand, write_file(rows.table, {})))
@@ -83,7 +87,7 @@ def test_the_file_is_described_as_pyarrow_describes_its_own() -> None:
 
 
 async def test_beside_a_pyarrow_whose_footers_have_another_form_it_writes_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(few_rows_file, "_frame", lambda: None)
+    monkeypatch.setattr(few_rows_file, "_frame", lambda rare: None)
     async with LogLake(MemoryStore()) as lake:
         await lake.create_topic("orders", TopicSettings())
         await (await lake.producer("orders")).send(Message(b"x", tag="t"))
