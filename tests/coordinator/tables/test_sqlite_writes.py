@@ -50,6 +50,18 @@ def test_writes_that_wait_go_to_the_disk_together(tmp_path: Path) -> None:
     )
 
 
+def test_the_log_of_writes_stays_short(tmp_path: Path) -> None:
+    """To flush a write that makes it longer costs more than one that goes into its beginning again."""
+
+    async def use(table: SqliteTable) -> None:
+        version = await table.put("k", b"0", expected=None)
+        for number in range(600):
+            version = await table.put("k", b"%d" % number, expected=version)
+        assert (tmp_path / "cells.db-wal").stat().st_size < 300 * 4_200
+
+    run(tmp_path / "cells.db", use)
+
+
 def test_a_write_is_one_statement(tmp_path: Path) -> None:
     """Between two, its thread may wait for Python's interpreter lock, and all other processes with it."""
     statements = list[str]()
