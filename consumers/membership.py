@@ -217,7 +217,12 @@ class Membership:
         except LeaseLost as error:
             self._ownership = None
             if self.leaving and self._record is not None:
-                return MembershipChange(self._record, may_leave=True)  # nothing is left to do
+                log.warning(
+                    "group %s: the lease was lost as it left, so others run what was not settled: %s",
+                    self._group,
+                    error.__cause__ or error,
+                )
+                return MembershipChange(self._record, may_leave=True)
             log.warning("group %s: the lease was lost, and is taken anew: %s", self._group, error.__cause__ or error)
         except (RetryError, UnknownOutcome, LimitExceeded) as error:  # a full group has room once others leave
             log.warning("group %s: %s", self._group, error)

@@ -453,6 +453,18 @@ def test_queues_that_come_again_after_a_lost_lease_can_be_given_to_another() -> 
     on_lake(work, 20)
 
 
+def test_a_lease_that_is_lost_as_its_consumer_leaves_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    async def work(lake: penstock.aio.Lake) -> None:
+        consumer = await opened(lake)
+        await polled(consumer, 20)
+        consumer._membership.leaving = True
+        consumer._membership.member.end(LeaseLost("it stood still"))
+        await consumer.close()
+
+    on_lake(work, 20)
+    assert "the lease was lost as it left, so others run what was not settled" in caplog.text
+
+
 def test_a_consumer_closes_though_the_table_did_not_answer_when_it_began_to(monkeypatch: pytest.MonkeyPatch) -> None:
     async def work(lake: penstock.aio.Lake) -> None:
         async with penstock.aio.connect(store=lake.store) as other:
