@@ -32,6 +32,7 @@ from ..schedule.step import Step
 log = logging.getLogger("penstock.consumers")
 
 DIED = "WorkerDied"
+LAPSED = "NotAcknowledged"
 _DIED = "it was in flight when its worker was taken for dead"
 _DEATHS_MAX = 16
 """The messages of a dead worker that are noted, as any number may have been in flight."""

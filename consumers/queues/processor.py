@@ -40,7 +40,7 @@ from ...log.runtime.backoff import Backoff, wait_for
 from ...log.runtime.runtime import Runtime
 from ...log.stores.protocol import ObjectStore
 from ..dead_letters.writer import DeadLetterWriter
-from ..failures.failure_notes import FailureNotes
+from ..failures.failure_notes import LAPSED, FailureNotes
 from ..feed.feed import Feed
 from ..feed.lazy_messages import LazyMessages
 from ..feed.rows import gone, missing_of
@@ -451,7 +451,7 @@ class QueueProcessor(Generic[ScheduleT]):
         await self.keeper.release()
         self._counters.hand_overs.add()
 
-    def _note(self, lapses: Sequence[ExpiredDelivery], *, error: str = "NotAcknowledged", text: str = NOT_ACKNOWLEDGED) -> None:
+    def _note(self, lapses: Sequence[ExpiredDelivery], *, error: str = LAPSED, text: str = NOT_ACKNOWLEDGED) -> None:
         self._failures.note_lapses(lapses, self.keeper.cell.generation, error=error, text=text)
         self._counters.failed_attempts.add(len(lapses))
         self._counters.failures.count([error] * len(lapses))

@@ -33,6 +33,7 @@ from penstock.consumers.statistics import (
     UNREAD,
     WAITING_MESSAGES,
     ConsumerStatistics,
+    FailureCounters,
     QueueStatistics,
     TopicCounters,
     consumer_samples,
@@ -64,7 +65,9 @@ def count_everything(metrics: Metrics, topic: str = "orders") -> None:
     counters = TopicCounters.of(metrics, topic=topic, group=GROUP)
     for name in TopicCounters.__dataclass_fields__:
         counter = getattr(counters, name)
-        if hasattr(counter, "add"):
+        if isinstance(counter, FailureCounters):
+            counter.count(["KeyError"])
+        elif hasattr(counter, "add"):
             counter.add(3)
         else:
             counter.observe(7)

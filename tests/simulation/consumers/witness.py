@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from penstock.consumers.failures.failure_notes import DIED
+from penstock.consumers.failures.failure_notes import DIED, LAPSED
 from penstock.coordinator.cells.cells import WRITE_ID_BYTES
 from penstock.coordinator.cells.keys import FAILURES, GROUPS, QUEUES, WORKERS, failures_key, queue_key
 from penstock.coordinator.groups.codec import decode_group
@@ -131,7 +131,8 @@ class Witness(WorkersTable):
                 for token in record.tokens
             }
             self._history.counts["failure told"] += 1
-            if one.error != DIED and (line, one.offset, one.attempt) not in self._begun:
+            granted = one.error in {DIED, LAPSED}  # of these a handler need not have begun
+            if not granted and (line, one.offset, one.attempt) not in self._begun:
                 self._blame("F1", f"{line}: {one} is told, and no handler began that attempt")
 
     def _count_spills(self, before: QueueCell, after: QueueCell) -> None:
