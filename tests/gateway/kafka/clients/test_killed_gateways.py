@@ -16,6 +16,7 @@ from tests.figures import FIGURES
 from tests.gateway.gateways import RunningGateway, gateway
 from tests.gateway.kafka.clients.groups import PARTITIONS, GroupTeam, TopicRounds, stored_groups, stored_peers
 from tests.gateway.kafka.clients.playing import Players, record, together
+from tests.gateway.programs import PATIENCE_S
 from tests.lakes import read_all
 from tests.waiting import wait_until
 
@@ -71,7 +72,7 @@ def test_nothing_is_lost_or_written_twice(lake: penstock.Lake, tmp_path: Path) -
         leader.kill()
         assert not all(one.done() for one in sent)
         for one in sent:
-            one.result(60)
+            one.result(2 * PATIENCE_S)
     stored = read_all(lake)
     for queue, sender in enumerate(senders):
         assert [int(one.body) for one in stored if one.queue == queue] == list(range(COUNT)), sender.name
