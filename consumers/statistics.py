@@ -7,7 +7,7 @@ which keeps series few.
 from __future__ import annotations
 
 import collections
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -319,10 +319,10 @@ class FailureCounters:
     def count(self, errors: Iterable[str]) -> None:
         for error, count in collections.Counter(errors).items():
             known = self._by_error.get(error)
-            if known is None:
-                known = self._count(error if len(self._by_error) < ERRORS_MAX and not steers(error) else OTHER_ERROR)
-                if len(self._by_error) < ERRORS_MAX:
-                    self._by_error[error] = known
+            if known is None and len(self._by_error) < ERRORS_MAX:
+                known = self._by_error[error] = self._count(OTHER_ERROR if steers(error) else error)
+            elif known is None:
+                known = self._count(OTHER_ERROR)
             known.add(count)
 
 
@@ -344,6 +344,11 @@ class TopicCounters:
     failed_ms: Histogram
     delivery_ms: Histogram
     await_ms: Histogram
+
+    def count_failures(self, errors: Sequence[str]) -> None:
+        """Count failed attempts, all and by error."""
+        self.failed_attempts.add(len(errors))
+        self.failures.count(errors)
 
     @classmethod
     def of(cls, metrics: Metrics, *, topic: str, group: str) -> TopicCounters:

@@ -453,8 +453,7 @@ class QueueProcessor(Generic[ScheduleT]):
 
     def _note(self, lapses: Sequence[ExpiredDelivery], *, error: str = LAPSED, text: str = NOT_ACKNOWLEDGED) -> None:
         self._failures.note_lapses(lapses, self.keeper.cell.generation, error=error, text=text)
-        self._counters.failed_attempts.add(len(lapses))
-        self._counters.failures.count([error] * len(lapses))
+        self._counters.count_failures([error] * len(lapses))
         for lapse in lapses:
             if lapse.given_up:
                 self._dead_letters.wake()

@@ -235,9 +235,8 @@ class PushProcessor(QueueProcessor[PushSchedule]):
                     self._around.worker.finished(run.size)
                     self._around.dispatcher.ended((run,))
             raise
-        self._counters.failed_attempts.add(len(step.failed))
         if step.failed:
-            self._counters.failures.count(failed.error for failed in step.failed)
+            self._counters.count_failures([failed.error for failed in step.failed])
         for failed in step.failed:
             self._around.failures.note(self.topic, self.queue, failed)
         if step.letters:

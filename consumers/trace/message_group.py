@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,7 +14,7 @@ from ...coordinator.groups.record import GroupProtocol, GroupRecord
 from ...coordinator.operators.classic_queues import read_classic
 from ...coordinator.operators.operators import read_cell
 from ...coordinator.queues.cell import QueueCell
-from ...coordinator.registry.failures import LastFailure, read_failures
+from ...coordinator.registry.failures import LastFailure, read_queue_failures
 from ...coordinator.registry.former_work import NOTHING, FormerWork, left_before
 from ...coordinator.registry.spill_objects import SpillObjects
 from ...log.filter.filters import parse_filter
@@ -58,7 +58,8 @@ class GroupCell:
     cell: QueueCell
     left: FormerWork = NOTHING
     """What is to be done in former queues first."""
-    failures: Sequence[LastFailure] = ()
+    failures: Mapping[int, LastFailure] = field(default_factory=dict)
+    """Why messages failed last, by offset."""
 
     def head(self, message_group: str | None) -> int | None:
         marker = self.cell.markers.get(group_hash(message_group, self.record.secret))
@@ -83,8 +84,8 @@ async def cells_of(
             spilled = SpillObjects(lake.store, lake.runtime, group, name, queue)
             cell = await spilled.whole(await read_cell(coordination.cells, group, record, name, queue))
             left = await left_before(coordination.cells, group, record, topic, queue)
-            failures = await read_failures(coordination.cells, group, {(name, queue): cell})
-        return GroupCell(group=group, record=record, queue=queue, cell=cell, left=left, failures=failures.get((name, queue), ()))
+            failures = await read_queue_failures(coordination.cells, group, name, queue, cell)
+        return GroupCell(group=group, record=record, queue=queue, cell=cell, left=left, failures=failures)
 
     known = {group: record for group, record in sorted(records.items()) if name in record.positions}
     begun = [(group, record.following(name, topic.life, topic.settings.queues)) for group, record in known.items()]
@@ -130,7 +131,7 @@ def traced(seen: GroupCell, topic: Topic, message_group: str | None, rows: pa.Ta
             due=None if head.due_ms is None else from_ms(head.due_ms),
             behind=head.behind,
             former_queue=head.former_queue,
-            failure=next((one for one in seen.failures if one.offset == stands_at), None),
+            failure=seen.failures.get(stands_at),
         )
     return MessageGroupTrace(
         group=group,

@@ -16,7 +16,7 @@ from ...coordinator.groups.record import GroupProtocol, GroupRecord
 from ...coordinator.operators.classic_queues import read_classic
 from ...coordinator.operators.operators import read_cell
 from ...coordinator.registry.broadcast_progress import read_progress
-from ...coordinator.registry.failures import LastFailure, read_failures
+from ...coordinator.registry.failures import LastFailure, read_queue_failures
 from ...coordinator.registry.former_work import left_before
 from ...coordinator.registry.spill_objects import SpillObjects
 from ...coordinator.timers.cell.cell import timer_cells
@@ -293,7 +293,7 @@ class _Tracing:
         found = after_former_queues(found, await left_before(self._cells, group, record, topic, message.queue), lane=lane)
         letter = letters.get((group, name, message.queue, message.offset))
         at = message.offset if found.behind is None else found.behind
-        failures = (await read_failures(self._cells, group, {(name, message.queue): cell})).get((name, message.queue), [])
+        failures = await read_queue_failures(self._cells, group, name, message.queue, cell)
         return GroupTrace(
             group=group,
             fate=DeliveryState.DEAD_LETTER if letter is not None and found.fate is DeliveryState.SETTLED else found.fate,
@@ -306,7 +306,7 @@ class _Tracing:
             behind=found.behind,
             former_queue=found.former_queue,
             dead_letter=letter,
-            failure=next((one for one in failures if one.offset == at), None),
+            failure=failures.get(at),
         )
 
     async def _kafka_group(self, group: str, record: GroupRecord, message: MessageView) -> GroupTrace | None:

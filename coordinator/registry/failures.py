@@ -67,10 +67,6 @@ class QueueFailures(Struct, frozen=True):
     failures: tuple[NotedFailure, ...] = ()
     """One of an offset at most, the oldest first."""
 
-    def of(self, cell: QueueCell, offset: int) -> NotedFailure | None:
-        """The last failure of a message. None: none, or not known."""
-        return next((one for one in self.true_of(cell) if one.offset == offset), None)
-
     def last_known(self, generation: int, offset: int) -> NotedFailure | None:
         """The last failure that is known of a message; a later one may be lost."""
         known = self.failures if self.generation == generation else ()
@@ -122,9 +118,8 @@ class LastFailure:
 
 def failed_attempts(cell: QueueCell, offsets: Collection[int]) -> dict[int, int]:
     """The number of the last failed attempt of these messages, of those that are unsettled and tracked."""
-    found = {offset: _failed(cell.tries[offset]) for offset in offsets if offset in cell.tries}
-    found |= {marker.head: _failed(marker.tries) for marker in cell.markers.values() if marker.head in offsets}
-    return found
+    tries = {offset: cell.tries[offset] for offset in offsets if offset in cell.tries}
+    return failed_in(tries, (marker for marker in cell.markers.values() if marker.head in offsets))
 
 
 def deaths_in(cell: QueueCell, most: int) -> dict[int, int]:
@@ -185,6 +180,12 @@ async def read_failures(
     except PenstockError as error:
         log.warning("group %s: why messages failed is not known: %s", group, error)
     return told_of
+
+
+async def read_queue_failures(cells: Cells, group: str, topic: str, queue: int, cell: QueueCell) -> dict[int, LastFailure]:
+    """The last failures of one queue's messages, by offset."""
+    found = await read_failures(cells, group, {(topic, queue): cell})
+    return {one.offset: one for one in found.get((topic, queue), ())}
 
 
 def _failed(tries: Tries) -> int:

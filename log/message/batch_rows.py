@@ -198,20 +198,14 @@ def rows_of_messages(
     if queues:
         named = np.zeros(len(groups), np.bool_)
         named[list(queues)] = True
-    columns = _columns(bodies, group_column, labelled, born_us)
+    columns = columns_of_messages(bodies, group_column, labelled, born_us)
     return BatchRows(columns, BatchQueues(routed), ids, producer, named)
 
 
 def columns_of_messages(
-    bodies: Sequence[bytes | None], groups: Sequence[str | None], labelled: Mapping[int, Message], born_us: npt.NDArray[np.int64]
-) -> dict[str, pa.Array]:
-    """The columns of `BatchRows`."""
-    return _columns(bodies, pa.array(groups, pa.string()), labelled, born_us)
-
-
-def _columns(
     bodies: Sequence[bytes | None], groups: pa.Array, labelled: Mapping[int, Message], born_us: npt.NDArray[np.int64]
 ) -> dict[str, pa.Array]:
+    """The columns of `BatchRows`."""
     columns = {"body": pa.array(bodies, pa.binary()), "born_timestamp": _times(born_us)}
     if groups.null_count < len(groups):
         columns["message_group"] = groups

@@ -83,7 +83,8 @@ class FewRows:
 
     @cached_property
     def as_arrow(self) -> BatchRows:
-        columns = columns_of_messages(self.bodies, self.groups, self.labelled, np.asarray(self.born_us, np.int64))
+        groups = pa.array(self.groups, pa.string())
+        columns = columns_of_messages(self.bodies, groups, self.labelled, np.asarray(self.born_us, np.int64))
         chosen = np.isin(np.arange(self.count), self.chosen) if self.chosen else None
         queues = BatchQueues(np.asarray(self.places.queues, np.int32))
         return BatchRows(columns, queues, self.ids, self.producer, chosen)

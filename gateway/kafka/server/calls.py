@@ -235,10 +235,12 @@ class KafkaCallRunner:
         )
         if not isinstance(error, KafkaRefusal | PenstockError):
             log.error("%s failed in an unforeseen way", who, exc_info=error, extra={"fields": fields})
-        elif self._told.is_due(
-            f"{session.address} {refusal if isinstance(refusal, NotKafka) else refusal.code}", self.clock.monotonic_s()
-        ):
-            level = logging.WARNING if refusal.code in _OURS or isinstance(refusal, NotKafka) else logging.INFO
+            return refusal
+        is_foreign = isinstance(
+            refusal, NotKafka
+        )  # each foreign protocol has its line: a health check does not hide a client's TLS
+        if self._told.is_due(f"{session.address} {refusal if is_foreign else refusal.code}", self.clock.monotonic_s()):
+            level = logging.WARNING if is_foreign or refusal.code in _OURS else logging.INFO
             said = {"fields": {**fields, "code": int(refusal.code)}}
             log.log(level, "%s is refused with %d %s: %s", who, refusal.code, refusal.code.name, refusal.message, extra=said)
         return refusal
