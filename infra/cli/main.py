@@ -28,6 +28,7 @@ class _Command:
 COMMANDS = {
     "topic": _Command("lake.topics", "Create, list, describe, alter and delete topics."),
     "produce": _Command("messages.produce", "Send JSON lines, CSV, Parquet or Debezium events to a topic."),
+    "send": _Command("lake.send", "Send one message to a topic, as for a test."),
     "read": _Command("messages.read", "Show or export messages of a topic."),
     "tail": _Command("messages.tail", "Show messages as they arrive."),
     "trace": _Command("messages.trace", "Tell the life of one message, by its id."),

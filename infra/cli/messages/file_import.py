@@ -161,7 +161,7 @@ class FileImport:
         labels = (record.message_group, record.tag, record.keys, record.properties)
         if self._schema is None:
             return Message(record.body, *labels, record.delivery_timestamp, record.delay)
-        from .typed_records import row_of
+        from ...operating.row_records import row_of
 
         row = row_of(record.body, self._schema, as_texts=as_texts)
         return Message(None, *labels, record.delivery_timestamp, record.delay, value=row)

@@ -1,16 +1,19 @@
 """The seam of the actions, each one value of `Action`.
 
 To add an action: write a module with a frozen dataclass of arguments, a ``preview`` and a ``do``, and an `Action`; name it in `registry.py`. Its page
-(preview, confirmation, result), its JSON below ``/api``, the check of rights, and its lines in the audit topic follow.
+(preview, confirmation, result), its JSON below ``/api``, the check of rights, and its lines in the audit topic follow. One with a ``form`` has a page
+to fill in, too.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import types
 import typing
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from typing import Any, Generic, TypeVar
 
 from ....log.errors import InvalidArgument
@@ -61,6 +64,44 @@ class ActionResult:
     counts: tuple[ActionCount, ...] = ()
 
 
+class FormFieldKind(StrEnum):
+    """The look of a field."""
+
+    LINE = "line"
+    TEXT = "text"
+    """Several lines."""
+    CHOICE = "choice"
+    FIXED = "fixed"
+    """Shown, and not to be changed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FormField:
+    """An argument of an action, to be filled in."""
+
+    name: str
+    label: str
+    kind: FormFieldKind = FormFieldKind.LINE
+    value: str = ""
+    about: str = ""
+    placeholder: str = ""
+    choices: tuple[str, ...] = ()
+    """The first one means the default where it is empty."""
+    is_required: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActionForm:
+    """The page to fill in before the preview."""
+
+    about: str
+    fields: tuple[FormField, ...]
+
+    def filled(self, given: Mapping[str, str]) -> ActionForm:
+        """The same with the values that were given."""
+        return replace(self, fields=tuple(replace(one, value=given.get(one.name, one.value)) for one in self.fields))
+
+
 @dataclass(frozen=True, kw_only=True)
 class Action(Generic[A]):
     """An operator's action on a lake."""
@@ -79,6 +120,10 @@ class Action(Generic[A]):
     command: Callable[[A], Sequence[str]]
     """The same as words behind ``penstock``."""
     back: Callable[[A], Breadcrumb]
+    form: Callable[[PageContext, Mapping[str, str]], Awaitable[ActionForm]] | None = None
+    """The page to fill in, by the arguments that are known. None: links lead to the preview."""
+    unlogged: frozenset[str] = frozenset()
+    """Arguments of which the audit topic has size and digest alone."""
 
     def parse_arguments(self, values: Mapping[str, str]) -> A:
         """The arguments of a query or a JSON object of texts. Raises `InvalidArgument`."""
@@ -110,6 +155,15 @@ class Action(Generic[A]):
         return InvalidArgument(message, operation=self.name, expected=expected, observed=observed)
 
     def texts(self, arguments: A) -> dict[str, str]:
-        """The given arguments, for URLs and the audit topic."""
+        """The given arguments, for URLs and forms."""
         values = {one.name: getattr(arguments, one.name) for one in dataclasses.fields(self.arguments)}  # type: ignore[arg-type]
         return {name: str(value) for name, value in values.items() if value is not None}
+
+    def logged(self, arguments: A) -> dict[str, str]:
+        """The given arguments, for the audit topic."""
+        return {name: _digest(text) if name in self.unlogged else text for name, text in self.texts(arguments).items()}
+
+
+def _digest(text: str) -> str:
+    data = text.encode("utf-8", "backslashreplace")
+    return f"{len(data)} bytes, SHA-256 {hashlib.sha256(data).hexdigest()}"

@@ -115,7 +115,7 @@ class ActionRunner:
             role=actor.role,
             address=actor.address,
             action=action.name,
-            arguments=action.texts(arguments),
+            arguments=action.logged(arguments),
             state="began",
             outcome=preview.summary,
         )

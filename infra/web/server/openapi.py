@@ -42,6 +42,7 @@ def openapi() -> Json:
         }
     for action in ACTIONS.values():
         paths[f"/api/l/{{lake}}/actions/{action.name}"] = _of_action(action, schemas, failed)
+        paths[f"/api/l/{{lake}}/actions/{action.name}/preview"] = _preview_by_body(action, schemas, failed)
     return {
         "openapi": "3.1.0",
         "info": {"title": "Penstock console", "version": importlib.metadata.version("penstock")},
@@ -84,6 +85,7 @@ def _of_action(action: Action[Any], schemas: JsonSchemas, failed: dict[str, Json
     confirmed = {
         "type": "object",
         "properties": {"stamp": {"type": "string"}, "typed": {"type": "string"}},
+        "additionalProperties": {"type": "string", "description": "An argument, if it is not in the query"},
         "required": ["stamp"],
     }
     return {
@@ -99,6 +101,20 @@ def _of_action(action: Action[Any], schemas: JsonSchemas, failed: dict[str, Json
             "parameters": [*parameters, _TOKEN],
             "requestBody": {"required": True, "content": {"application/json": {"schema": confirmed}}},
             "responses": {"200": _answer("What was done", schemas.of(ActionResult)), **failed},
+        },
+    }
+
+
+def _preview_by_body(action: Action[Any], schemas: JsonSchemas, failed: dict[str, Json]) -> Json:
+    """The same preview, with arguments that are too long for a URL."""
+    texts = {"type": "object", "additionalProperties": {"type": "string"}}
+    return {
+        "post": {
+            "operationId": f"preview_{action.name}_by_body",
+            "summary": f"What it would do, with its arguments in the body. {action.about}",
+            "parameters": [_name_in_path("lake"), _TOKEN],
+            "requestBody": {"required": True, "content": {"application/json": {"schema": texts}}},
+            "responses": {"200": _answer("The preview", schemas.of(ActionPreview)), **failed},
         },
     }
 

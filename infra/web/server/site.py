@@ -172,10 +172,14 @@ def _links(lake: str | None) -> dict[str, Any]:
         assert lake is not None, "actions are linked from pages of a lake"
         return action_url(lake, action, names)
 
+    def form(action: str, /, **names: object) -> str:
+        assert lake is not None, "actions are linked from pages of a lake"
+        return action_url(lake, action, names, form=True)
+
     def paged(page: PageDefinition[Any], page_request: PageRequest, number: int) -> str:
         return url(page.name, **{**page_request.path, **page_request.query, "page": number})
 
-    return {"url": url, "action_url": act, "paged": paged, "static": static_url}
+    return {"url": url, "action_url": act, "form_url": form, "paged": paged, "static": static_url}
 
 
 def viewer_of(request: Request) -> Viewer:

@@ -43,9 +43,10 @@ def path_values(found: Mapping[str, str]) -> dict[str, str]:
         raise InvalidArgument("no consumer group's name in a path", object=error.object, expected=GROUP_IN_PATH) from error
 
 
-def action_url(lake: str, action: str, values: Mapping[str, object], *, below: str = "") -> str:
+def action_url(lake: str, action: str, values: Mapping[str, object], *, below: str = "", form: bool = False) -> str:
+    """The preview of an action; with ``form`` the page to fill in."""
     given = {name: value for name, value in values.items() if value is not None}
-    return f"{below}/l/{quote(lake, safe='')}/actions/{quote(action, safe='')}{_query(given)}"
+    return f"{below}/l/{quote(lake, safe='')}/actions/{quote(action, safe='')}{'/form' if form else ''}{_query(given)}"
 
 
 def static_url(name: str) -> str:

@@ -26,8 +26,12 @@ pytestmark = [pytest.mark.slow, pytest.mark.chromium]
 AXE = (Path(axe_playwright_python.__file__).parent / "axe.min.js").read_text()
 KINDS = {page.name: re.compile(re.sub(r"\\\{\w+(:path)?\\\}", "[^/]+", re.escape(f"/l/lake{page.path}"))) for page in PAGES}
 KINDS |= {name: re.compile(f"/l/lake/actions/{name}") for name in ACTIONS}
-RESET = "/l/lake/actions/reset?group=warehouse&topic=orders&to=earliest"
-"""What a form leads to, and no link."""
+KINDS |= {f"{name}-form": re.compile(f"/l/lake/actions/{name}/form") for name, action in ACTIONS.items() if action.form is not None}
+BY_FORM = (
+    "/l/lake/actions/reset?group=warehouse&topic=orders&to=earliest",
+    "/l/lake/actions/send?topic=clicks&body=hello",
+)
+"""What forms lead to, and no links."""
 LINK = re.compile(r"""<a [^>]*href="(/l/[^"]*)""")
 VISITS = 5
 """The pages of a kind that are visited for their links: not every topic has message groups."""
@@ -38,7 +42,7 @@ VIOLATIONS = """async () => (await axe.run()).violations.map(
 def one_of_each(window: Window) -> Iterator[str]:
     """Open a page of each kind, as links lead to them from the overview on: their names."""
     visits: Counter[str] = Counter()
-    waiting = ["/l/lake/", RESET]
+    waiting = ["/l/lake/", *BY_FORM]
     seen = set(waiting)
     while waiting and len(visits) < len(KINDS):
         path = waiting.pop(0)
@@ -102,7 +106,7 @@ def test_every_page_is_accessible_and_fits_a_phone(look: Open, scheme: str) -> N
         pages.add(name)
         odd |= oddities(window, f"{name}-{scheme}")
     assert not odd, told(odd)
-    assert pages >= {page.name for page in PAGES} | ACTIONS.keys()
+    assert pages >= KINDS.keys()
 
 
 @pytest.mark.thorough

@@ -7,11 +7,11 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ....log import InvalidArgument
-from ....log.schema.fields import FLOATS, INTEGER_BITS, Field, PrimitiveType, StructType, parts_of
-from ....log.schema.topic_schema import TopicSchema
-from ....log.schema.value_json import value_of_json
-from ....log.schema.values import convert
+from ...log import InvalidArgument
+from ...log.schema.fields import FLOATS, INTEGER_BITS, Field, PrimitiveType, StructType, parts_of
+from ...log.schema.topic_schema import TopicSchema
+from ...log.schema.value_json import value_of_json
+from ...log.schema.values import convert
 
 _TRUTHS = {"true": True, "false": False}
 
