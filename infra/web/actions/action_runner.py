@@ -9,9 +9,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ....log.errors import CallError, PenstockError, PermissionDenied, ReadOnlyError, StoreUnavailable, unforeseen
+from ...operating.audit import AuditRecord, write
 from ..views.page import PageContext, shell_line
 from .action import Action, ActionPreview, ActionResult
-from .audit import AuditRecord, write
 
 log = logging.getLogger("penstock.console")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from . import (
+    audit,
     body,
     changes,
     check,
@@ -47,6 +48,7 @@ PAGES: tuple[PageDefinition[Any], ...] = (
     changes.PAGE,
     upkeep.PAGE,
     check.PAGE,
+    audit.PAGE,
     find.PAGE,
 )
 

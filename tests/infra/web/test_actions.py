@@ -86,8 +86,8 @@ def test_a_preview_that_takes_too_long_ends_and_says_what_to_do(
 def test_who_acted_is_led_to_the_log_of_actions(console: Open, stuck: Path) -> None:
     browser = console()
     page = browser.submit("/actions/release?group=billing")
-    assert '<a href="/l/lake/topics/penstock-audit/messages">Who did what</a>' in page
-    assert "began" in browser.page("/topics/penstock-audit/messages")
+    assert '<a href="/l/lake/audit">Who did what</a>' in page
+    assert "2 message groups released" in browser.page("/audit")
 
 
 def test_numbers_of_a_preview_stand_below_their_names(console: Open, stuck: Path) -> None:
