@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import click
+
+from ...log.limits import HEADERS_MAX
+from ..terminal.output import duration_text
+from ..terminal.values import FOREVER, DurationParam, RetentionParam, SizeParam
 from .pending_messages import PendingTransactions, WaitingMessages, pending_transactions, waiting_messages
 from .times import time_of
 
@@ -223,3 +228,63 @@ def stored_topic_of(
         waiting=waiting,
         transactions=transactions,
     )
+
+
+TOPIC_SETTINGS: dict[str, tuple[click.ParamType[Any], str]] = {
+    "retention": (RetentionParam(), "How long messages are kept, e.g. 3d; forever keeps them."),
+    "retention_bytes": (SizeParam(), "How much of a queue's table files is kept; 0: any amount."),
+    "max_body_bytes": (SizeParam(), "The largest body."),
+    "max_properties_bytes": (SizeParam(), "Properties, tag and keys of a message together."),
+    "max_properties": (click.IntRange(min=1), "The most properties of a message."),
+    "max_headers_bytes": (SizeParam(), "The binary key and the headers of a message together, up to 1 MiB."),
+    "max_headers": (click.IntRange(min=1, max=HEADERS_MAX), "The most headers of a message."),
+    "max_message_group_bytes": (SizeParam(), "The longest message group."),
+    "max_delay": (DurationParam(), "How far ahead messages may be due (topics of type DELAY), e.g. 40d."),
+}
+"""The changeable settings of a topic, in the forms of the command line, and what each is."""
+
+
+def topic_changes(limits: TopicLimits, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The changes of a topic with these limits; None is no change. Raises what `TopicLimits` raises."""
+    left = {name: value for name, value in given.items() if value is not None}
+    changes: dict[str, Any] = {}
+    if "retention" in left:
+        retention = left.pop("retention")
+        changes["retention"] = None if retention == FOREVER else retention
+    if "retention_bytes" in left:
+        changes["retention_bytes"] = left.pop("retention_bytes") or None
+    if "iceberg" in left:
+        changes["iceberg"] = left.pop("iceberg")
+    if left:
+        changes["limits"] = replace(limits, **left)
+    return changes
+
+
+def keeps_less(before: TopicSettings, changes: Mapping[str, Any]) -> bool:
+    """Whether the changes let messages be dropped that are kept now."""
+
+    def less(name: str) -> bool:
+        old, new = getattr(before, name), changes.get(name, getattr(before, name))
+        return new is not None and (old is None or new < old)
+
+    return less("retention") or less("retention_bytes")
+
+
+def change_lines(before: TopicSettings, changes: Mapping[str, Any]) -> list[str]:
+    """What the changes change, a line each."""
+    return [
+        f"{name}: {setting_value_text(getattr(before, name))} -> {setting_value_text(value)}"
+        for name, value in changes.items()
+        if getattr(before, name) != value
+    ]
+
+
+def setting_value_text(value: object) -> str:
+    from ...log import TopicLimits
+
+    if isinstance(value, timedelta):
+        return duration_text(value)
+    if isinstance(value, TopicLimits):
+        stated = TopicLimitValues.of(value)
+        return ", ".join(f"{name} {setting_value_text(getattr(stated, name))}" for name in TopicLimits.__dataclass_fields__)
+    return "any" if value is None else str(value)

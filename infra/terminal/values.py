@@ -76,6 +76,32 @@ class SizeParam(ParamType[int]):
         return int(number * _UNITS_BYTES[match[2]])
 
 
+class AttemptsParam(ParamType["int | str"]):
+    """A number of attempts, or ``unlimited``."""
+
+    name = "number|unlimited"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int | str:
+        text = str(value)
+        if text != "unlimited" and not re.fullmatch(r"[1-9]\d*", text):
+            self.fail(f"{value!r} is no number of attempts; write 1, 2, … or unlimited.", param, ctx)
+        return text if text == "unlimited" else int(text)
+
+
+class TopicFilterParam(ParamType["tuple[str, str]"]):
+    """``TOPIC=TAGS``."""
+
+    name = "topic=tags"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str]:
+        if isinstance(value, tuple):
+            return value
+        topic, found, tags = str(value).partition("=")
+        if not found:
+            self.fail(f"{value!r} is no filter; write 'orders=paid || refunded'.", param, ctx)
+        return topic, tags
+
+
 _LOOKS_LIKE_MS = 10**12
 """Numbers from here on are milliseconds since 1970, not offsets."""
 

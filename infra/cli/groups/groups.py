@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -16,7 +14,6 @@ from ....coordinator import (
     DeliveryOrderLike,
     GroupNotFound,
     GroupSettings,
-    RetryPolicy,
     RetrySchedule,
 )
 from ....coordinator.groups.record import GroupProtocol
@@ -24,7 +21,7 @@ from ...json_values import json_value
 from ...terminal import completion, output
 from ...terminal.listing import CommandGroup
 from ...terminal.session import CommandSession, confirm, confirm_options, exit_code_option, group_options, options
-from ...terminal.values import DurationParam, ParamType, PositionParam
+from ...terminal.values import AttemptsParam, DurationParam, PositionParam, TopicFilterParam
 from .lag import SETTINGS, describe, lag
 from .parked import parked, release, skip
 
@@ -32,32 +29,6 @@ if TYPE_CHECKING:
     from ....coordinator.groups.record import GroupRecord
     from ....log import Position as LogPosition
     from ...operating.groups import GroupConfiguration
-
-_RETRY = {"retry": "schedule", "retry_interval": "interval", "retry_interval_max": "interval_max", "retry_jitter": "jitter"}
-
-
-class _Attempts(ParamType["int | str"]):
-    name = "number|unlimited"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int | str:
-        text = str(value)
-        if text != "unlimited" and not re.fullmatch(r"[1-9]\d*", text):
-            self.fail(f"{value!r} is no number of attempts; write 1, 2, … or unlimited.", param, ctx)
-        return text if text == "unlimited" else int(text)
-
-
-class _Filter(ParamType["tuple[str, str]"]):
-    """``TOPIC=TAGS``."""
-
-    name = "topic=tags"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str]:
-        if isinstance(value, tuple):
-            return value
-        topic, found, tags = str(value).partition("=")
-        if not found:
-            self.fail(f"{value!r} is no filter; write 'orders=paid || refunded'.", param, ctx)
-        return topic, tags
 
 
 @click.group(cls=CommandGroup)
@@ -80,7 +51,7 @@ changeable = options(
     click.option("--retry-jitter", type=click.FloatRange(0, 1), help="The part of a wait that is left to chance."),
     click.option(
         "--max-attempts",
-        type=_Attempts(),
+        type=AttemptsParam(),
         help="Failed attempts until a message is given up; a death of its process counts where it ran alone.",
     ),
     click.option(
@@ -91,7 +62,7 @@ changeable = options(
     click.option(
         "--filter",
         "filters",
-        type=_Filter(),
+        type=TopicFilterParam(),
         multiple=True,
         help="What is taken of a topic: 'orders=paid || refunded' or 'orders=SQL92: price > 10'; more than once for more topics.",
     ),
@@ -117,7 +88,9 @@ def create(session: CommandSession, /, group: str, delivery_order: DeliveryOrder
     A message that fails is retried after a wait (ORDERLY: 1s, and its message group waits with it; CONCURRENT: RocketMQ's table), and given
     up after 17 deliveries.
     """
-    changes = _changes(GroupSettings.of(delivery_order), settings)
+    from ...operating.group_changes import group_changes
+
+    changes = group_changes(GroupSettings.of(delivery_order), settings)
     with session.connect() as lake:
         made = lake.create_group(group, delivery_order=delivery_order, **{"max_attempts": ATTEMPTS_DEFAULT, **changes})
     _show(session, group, made)
@@ -163,9 +136,11 @@ def alter(session: CommandSession, /, group: str, dry_run: bool, **settings: Any
     """Change settings that may be changed; consumers see it within seconds. A --filter changes that of its topic, 'orders=*' removes it."""
     if not any(value not in (None, ()) for value in settings.values()):
         raise click.UsageError("Change what? See penstock group alter --help.")
+    from ...operating.group_changes import group_changes
+
     with session.connect(read_only=dry_run) as lake:
         before = _settings_of(lake.groups(), group)
-        changes = _changes(before, settings)
+        changes = group_changes(before, settings)
         after = GroupSettings.stating({**output.fields(before), **changes}) if dry_run else lake.alter_group(group, **changes)
     if session.as_json:
         output.emit({"group": group, **({"dry_run": True} if dry_run else {}), **json_value(_configuration(after))})
@@ -246,30 +221,6 @@ def reset(
 def _distance(rows: Sequence[tuple[int, int | None, int]], sign: int) -> int:
     """The number of messages between the former and the new places of queues: behind them (1), or ahead (-1)."""
     return sum(max(0, sign * (committed_offset - offset)) for _, committed_offset, offset in rows if committed_offset is not None)
-
-
-def _changes(before: GroupSettings, given: Mapping[str, Any]) -> dict[str, Any]:
-    given = {name: value for name, value in given.items() if value not in (None, ())}
-    changes: dict[str, Any] = {}
-    if retry := {field: given[option] for option, field in _RETRY.items() if option in given}:
-        policy = RetryPolicy(**{**output.fields(before.retry), **retry})
-        _check_intervals(policy, retry)
-        changes["retry"] = policy
-    if "max_attempts" in given:
-        changes["max_attempts"] = None if given["max_attempts"] == "unlimited" else given["max_attempts"]
-    if "dead_letter_policy" in given:
-        changes["dead_letter_policy"] = given["dead_letter_policy"]
-    if "filters" in given:
-        filters = {**before.filters, **dict(given["filters"])}
-        changes["filters"] = {topic: tags for topic, tags in filters.items() if tags.strip() != "*"}
-    return changes
-
-
-def _check_intervals(policy: RetryPolicy, given: Mapping[str, timedelta]) -> None:
-    if policy.schedule is RetrySchedule.ROCKETMQ and given.keys() & {"interval", "interval_max"}:
-        raise click.UsageError("RocketMQ's table has its own intervals; give --retry fixed or exponential too.")
-    if policy.schedule is RetrySchedule.FIXED and "interval_max" in given:
-        raise click.UsageError("--retry-interval-max is of --retry exponential.")
 
 
 def _settings_of(groups: Mapping[str, GroupSettings], group: str) -> GroupSettings:

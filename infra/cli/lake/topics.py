@@ -4,17 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from ....log import ForeignObject, MessageType, MessageTypeLike, Routing, RoutingLike, TopicLimits
-from ....log.limits import HEADERS_MAX
 from ....log.paths import DLQ_PREFIX, timer_log_name
 from ....log.topic.settings import QUEUES_DEFAULT, RETENTION_DEFAULT
 from ...json_values import json_value
-from ...operating.topics import HotMessageGroup, StoredQueue, StoredTopic, TopicConfiguration, TopicLimitValues, topic_of
+from ...operating.topics import (
+    TOPIC_SETTINGS,
+    HotMessageGroup,
+    StoredQueue,
+    StoredTopic,
+    TopicConfiguration,
+    change_lines,
+    keeps_less,
+    setting_value_text,
+    topic_changes,
+    topic_of,
+)
 from ...terminal import completion, output
 from ...terminal.exit_codes import show
 from ...terminal.listing import CommandGroup
@@ -29,7 +38,6 @@ from ...terminal.session import (
     options,
 )
 from ...terminal.sparkline import sparkline
-from ...terminal.values import FOREVER, DurationParam, RetentionParam, SizeParam
 from .schema import command as schema_command
 from .schema import schema_source
 from .stored_topics import run_async, run_on_store, stored_topic, stored_topics
@@ -48,18 +56,6 @@ def command() -> None:
 
 
 command.add_command(schema_command)
-
-_CHANGEABLE: dict[str, tuple[click.ParamType[Any], str]] = {
-    "retention": (RetentionParam(), "How long messages are kept, e.g. 3d; forever keeps them."),
-    "retention_bytes": (SizeParam(), "How much of a queue's table files is kept; 0: any amount."),
-    "max_body_bytes": (SizeParam(), "The largest body."),
-    "max_properties_bytes": (SizeParam(), "Properties, tag and keys of a message together."),
-    "max_properties": (click.IntRange(min=1), "The most properties of a message."),
-    "max_headers_bytes": (SizeParam(), "The binary key and the headers of a message together, up to 1 MiB."),
-    "max_headers": (click.IntRange(min=1, max=HEADERS_MAX), "The most headers of a message."),
-    "max_message_group_bytes": (SizeParam(), "The longest message group."),
-    "max_delay": (DurationParam(), "How far ahead messages may be due (topics of type DELAY), e.g. 40d."),
-}
 
 
 def _defaults() -> dict[str, str]:
@@ -80,7 +76,7 @@ def changeable(*, new: bool) -> Callable[[F], F]:
     return options(
         *(
             click.option(f"--{name.replace('_', '-')}", type=kind, help=f"{text}{told.get(name, '')}")
-            for name, (kind, text) in _CHANGEABLE.items()
+            for name, (kind, text) in TOPIC_SETTINGS.items()
         ),
         click.option("--iceberg/--no-iceberg", default=None, help="Whether the table is listed in Iceberg's metadata too."),
     )
@@ -167,7 +163,7 @@ def create(
 
     With --schema messages are rows, checked when they are sent and stored as columns. `penstock topic schema` shows and evolves it.
     """
-    changes = _changes(TopicLimits(), settings)
+    changes = topic_changes(TopicLimits(), settings)
     if queues is None:
         queues = 1 if topic.startswith(DLQ_PREFIX) else QUEUES_DEFAULT
     with session.connect() as lake:
@@ -253,14 +249,10 @@ def alter(
 ) -> None:
     """Change settings that may be changed, while the topic is used. Keeping less asks first, as maintenance then drops older or further messages."""
     before = run_on_store(session, lambda store: stored_topic(store, topic)).settings
-    changes = _changes(before.limits, settings) | ({} if queues is None else {"queues": queues})
+    changes = topic_changes(before.limits, settings) | ({} if queues is None else {"queues": queues})
     if not changes:
         raise click.UsageError("Change what? See penstock topic alter --help.")
-    lines = [
-        f"{name}: {_plain(getattr(before, name))} -> {_plain(value)}"
-        for name, value in changes.items()
-        if getattr(before, name) != value
-    ]
+    lines = change_lines(before, changes)
     if dry_run:
         if queues is not None:
             from ....log.topic.growth import check_queues  # needs Arrow
@@ -271,7 +263,7 @@ def alter(
         else:
             output.say("\n".join(lines) or "Nothing would change.")
         return
-    if _keeps_less(before, changes):
+    if keeps_less(before, changes):
         confirm(f"{topic}: {'; '.join(lines)}. Messages beyond that will be dropped for good. Go on?", yes=yes)
     with session.connect() as lake:
         record = lake.alter_topic(topic, **changes)
@@ -305,30 +297,6 @@ def delete(session: CommandSession, topic: str, yes: bool, dry_run: bool) -> Non
         output.say(f"Topic {topic} is deleted; `penstock maintain` frees its space.")
 
 
-def _changes(limits: TopicLimits, given: dict[str, Any]) -> dict[str, Any]:
-    given = {name: value for name, value in given.items() if value is not None}
-    changes: dict[str, Any] = {}
-    if "retention" in given:
-        retention = given.pop("retention")
-        changes["retention"] = None if retention == FOREVER else retention
-    if "retention_bytes" in given:
-        changes["retention_bytes"] = given.pop("retention_bytes") or None
-    if "iceberg" in given:
-        changes["iceberg"] = given.pop("iceberg")
-    if given:
-        names = tuple(TopicLimits.__dataclass_fields__)
-        changes["limits"] = TopicLimits(**{name: given.get(name, getattr(limits, name)) for name in names})
-    return changes
-
-
-def _keeps_less(before: TopicSettings, changes: dict[str, Any]) -> bool:
-    def less(name: str) -> bool:
-        old, new = getattr(before, name), changes.get(name, getattr(before, name))
-        return new is not None and (old is None or new < old)
-
-    return less("retention") or less("retention_bytes")
-
-
 def _document(settings: TopicSettings) -> dict[str, object]:
     found: dict[str, object] = json_value(TopicConfiguration.of(settings))
     return found
@@ -337,16 +305,6 @@ def _document(settings: TopicSettings) -> dict[str, object]:
 def _kept(settings: TopicConfiguration) -> str:
     kept = "for ever" if settings.retention is None else output.duration_text(settings.retention)
     return kept if settings.retention_bytes is None else f"{kept}, {output.size_text(settings.retention_bytes)} a queue"
-
-
-def _plain(value: object) -> str:
-    if isinstance(value, timedelta):
-        return output.duration_text(value)
-    if isinstance(value, TopicLimits):
-        return _plain(TopicLimitValues.of(value))
-    if isinstance(value, TopicLimitValues):
-        return ", ".join(f"{name} {_plain(getattr(value, name))}" for name in TopicLimits.__dataclass_fields__)
-    return "any" if value is None else str(value)
 
 
 def _waiting_text(found: StoredTopic) -> str | None:
@@ -379,7 +337,7 @@ _FACTS: output.Columns = {
     "routing": "settings.routing",
     "kept": lambda found: _kept(found.settings),
     "listed for": lambda found: "Delta, Iceberg" if found.settings.iceberg else None,
-    "limits": lambda found: _plain(found.settings.limits),
+    "limits": lambda found: setting_value_text(found.settings.limits),
     "created": "created",
     "messages": "messages",
     "log entries": "entries",

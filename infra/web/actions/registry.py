@@ -5,11 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 from .action import Action
+from .group_settings import ALTER_GROUP, CREATE_GROUP
 from .parked_groups import RELEASE, SKIP
 from .recall import RECALL
 from .redrive import REDRIVE
 from .reset import RESET
 from .send import SEND
+from .topic_settings import ALTER_TOPIC, CREATE_TOPIC
 from .transactions import COMMIT, ROLL_BACK
 
-ACTIONS: dict[str, Action[Any]] = {one.name: one for one in (RELEASE, SKIP, RESET, REDRIVE, COMMIT, ROLL_BACK, RECALL, SEND)}
+_ALL: tuple[Action[Any], ...] = (
+    *(RELEASE, SKIP, RESET, REDRIVE, COMMIT, ROLL_BACK, RECALL, SEND),
+    *(CREATE_TOPIC, ALTER_TOPIC, CREATE_GROUP, ALTER_GROUP),
+)
+ACTIONS: dict[str, Action[Any]] = {one.name: one for one in _ALL}

@@ -16,6 +16,7 @@ from ...operating.sending import CheckedMessage, MessageDraft, checked, send
 from ...terminal.values import parse_duration
 from ..views.page import Breadcrumb, PageContext
 from .action import Action, ActionCount, ActionForm, ActionPreview, ActionResult, AffectedRows, FormField, FormFieldKind
+from .fields import lines
 
 BODY_BYTES_MAX = 16 * KIB
 """The largest body that is written by hand."""
@@ -64,11 +65,6 @@ class MessageSend:
             properties=dict(map(_property, lines(self.properties))),
             delay=None if self.delay is None else _duration(self.delay),
         )
-
-
-def lines(text: str | None) -> list[str]:
-    """The lines of a field that are not empty."""
-    return [one for one in (text or "").split("\n") if one.strip()]
 
 
 def _property(line: str) -> tuple[str, str]:

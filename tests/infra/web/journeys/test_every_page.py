@@ -30,6 +30,10 @@ KINDS |= {f"{name}-form": re.compile(f"/l/lake/actions/{name}/form") for name, a
 BY_FORM = (
     "/l/lake/actions/reset?group=warehouse&topic=orders&to=earliest",
     "/l/lake/actions/send?topic=clicks&body=hello",
+    "/l/lake/actions/create_topic?topic=new",
+    "/l/lake/actions/alter_topic?topic=clicks&retention=1h",
+    "/l/lake/actions/create_group?group=new",
+    "/l/lake/actions/alter_group?group=warehouse&max_attempts=3",
 )
 """What forms lead to, and no links."""
 LINK = re.compile(r"""<a [^>]*href="(/l/[^"]*)""")
