@@ -32,6 +32,7 @@ from ..log.read.reader import Reader
 from ..log.runtime.backoff import Backoff
 from ..log.topic.topics import Topic
 from .consumer import Consumer
+from .dead_letters.group_filter import GroupFilter
 from .feed.feed import Feed
 from .handlers.executor import Executor, executor_of
 from .handlers.missing_result import MissingResultLog
@@ -214,7 +215,7 @@ class BroadcastConsumer(Consumer):
     # --- Messages ---------------------------------------------------------------------------------------------------------------
 
     async def _follow(self, topic: str, queue: int, executor: Executor) -> None:
-        feed, keep = self._feeds[topic], parse_filter(self._subscriptions[topic].filter)
+        feed, keep = self._feeds[topic], GroupFilter(self.group, parse_filter(self._subscriptions[topic].filter))
         feed.attach(queue)
         pause = Backoff(_TROUBLE_S)
         former = list(former_queues(feed.topic.tail.state.growths, queue))

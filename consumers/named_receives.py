@@ -16,9 +16,9 @@ from ..coordinator.queues.codec import decode_cell
 from ..coordinator.queues.receives import OutstandingMessages, attempt_hash, attempts_out, holder_hash, outstanding
 from ..coordinator.rebalance.balance import Queue
 from ..log.errors import InvalidArgument, LimitExceeded
-from ..log.filter.filters import parse_filter
 from ..log.message.message import MessageView
 from ..log.runtime.runtime import Clock
+from .dead_letters.group_filter import filter_of_group
 from .membership import Membership
 from .queues.receive_processor import ReceiveProcessor
 from .queues.receive_replay import replayed_messages
@@ -184,7 +184,7 @@ class NamedReceives:
     async def _read(self, queue: Queue, cell: QueueCell, out: OutstandingMessages) -> list[MessageView]:
         (topic, number), record = queue, self._membership.record
         handles = ReceiptHandles(self._group, topic, number, cell.generation, record.secret)
-        keep = parse_filter(record.settings.filter_of(topic))
+        keep = filter_of_group(self._group, record.settings, topic)
         return await replayed_messages(self._membership.feed(topic), out, handles, keep=keep, epoch=cell.epoch)
 
 

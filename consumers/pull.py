@@ -23,13 +23,14 @@ from ..coordinator.queues.offsets import SettledOffsets
 from ..coordinator.queues.restores import inconsistent, is_ahead, of_another_log, of_another_record, seen
 from ..coordinator.rebalance.balance import Queue
 from ..log.errors import DataDamaged, InvalidArgument, PenstockError, RetryError
-from ..log.filter.filters import Filter, parse_filter
+from ..log.filter.filters import Filter
 from ..log.lake import LogLake
 from ..log.limits import MESSAGES_MAX as MAX_MESSAGES
 from ..log.limits import MIB, WAIT_MAX, Duration, check_count, checked_duration, plain
 from ..log.message.message import MessageView, views
 from ..log.read.reader import Position, Reader
 from .consumer import GroupMember
+from .dead_letters.group_filter import filter_of_group
 from .membership import Membership, Subscription
 
 log = logging.getLogger("penstock.consumers")
@@ -148,7 +149,9 @@ class PullConsumer(GroupMember):
             return
         self._check_plain(queue, cell)
         self._membership.feed(queue[0]).attach(queue[1])
-        self._owned[queue] = _Owned(keeper, cell.settled.floor, cell.generation, record, _filter_of(record, queue))
+        self._owned[queue] = _Owned(
+            keeper, cell.settled.floor, cell.generation, record, filter_of_group(self.group, record.settings, queue[0])
+        )
         self._turn.append(queue)
         self._moved.set()
 
@@ -178,7 +181,7 @@ class PullConsumer(GroupMember):
                 owned.position, owned.generation = cell.settled.floor, cell.generation
                 owned.uncommitted = False
                 self._moved.set()
-            owned.obeyed, owned.keep = record, _filter_of(record, queue)
+            owned.obeyed, owned.keep = record, filter_of_group(self.group, record.settings, queue[0])
 
     def _check_plain(self, queue: Queue, cell: QueueCell) -> None:
         if cell.tries or cell.spills or cell.markers or cell.granted or cell.settled.count_above:
@@ -374,10 +377,6 @@ class PullConsumer(GroupMember):
                 expected=", ".join(f"{name} queue {number}" for name, number in self.assignment) or "none yet",
             )
         return owned
-
-
-def _filter_of(record: GroupRecord, queue: Queue) -> Filter:
-    return parse_filter(record.settings.filter_of(queue[0]))
 
 
 def _settled(cell: QueueCell, generation: int, position: int) -> QueueCell:

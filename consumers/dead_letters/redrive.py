@@ -18,6 +18,7 @@ from ...log.limits import is_positive
 from ...log.paths import DLQ_PREFIX, dead_letter_topic
 from ...log.schema.topic_schema import TopicSchema
 from .copy_writer import Copy, CopyWriter, SequencesTaken, name_of
+from .edit import LetterEdit, edited
 from .field_names import by_stored_names
 from .redrive_cell import RedriveCell
 from .writer import (
@@ -63,13 +64,16 @@ async def redrive(
     where: Callable[[MessageView], bool] | None = None,
     damaged: Literal["raise", "skip"] = "raise",
     dry_run: bool = False,
+    only_group: bool = False,
+    edits: Mapping[int, LetterEdit] | None = None,
 ) -> RedriveReport:
     """Send the dead letters of a group back to their topics, oldest first, at most ``limit``. Consumers may run meanwhile.
 
     Each is sent as the original message, routed anew, to every group that reads the topic, and once, however often a redrive is repeated. Letters
     that ``where`` leaves out may go back later, as may unreadable ones, and those whose topic is gone or takes another message type or schema.
 
-    With ``dry_run`` nothing is sent or written.
+    With ``dry_run`` nothing is sent or written. With ``only_group`` this group alone gets them; Kafka's clients, readers and Spark see them as any
+    message. ``edits`` are by the letter's offset. A redrive that is broken off between a letter's place and its send may send it unchanged later.
 
     Raises `TopicNotFound` when the group has no dead-letter queue, `DataDamaged` at a dead letter that cannot be read (``damaged="skip"`` leaves it
     out), and errors of sending.
@@ -84,6 +88,8 @@ async def redrive(
     # A dead-letter queue that is deleted and made again begins at offset 0 anew, and so do the records of its redrives.
     reader = Reader(topic)
     run = _Redrive(lake, reader, RedriveCell(lake, group, topic.life), name_of(REDRIVE, group, topic.life), dry_run=dry_run)
+    run.only_group, run.edits = group if only_group else None, edits or {}
+    run.group = group
     try:
         await run.begin()
         source = reader.read(queue=QUEUE, damaged=damaged)
@@ -108,6 +114,9 @@ class _Redrive:
         self._redriven = redriven
         self._name = name
         self._dry_run = dry_run
+        self.group = ""
+        self.only_group: str | None = None
+        self.edits: Mapping[int, LetterEdit] = {}
         self._letters = reader.topic
         self._ways: dict[str, _Way] = {}
         self._chosen: list[MessageView] = []
@@ -132,6 +141,7 @@ class _Redrive:
 
     async def take(self, letter: MessageView, *, chosen: bool) -> None:
         self._last = letter.offset
+        letter = self._edited(letter)
         reason = next((reason for (offset, _), reason in self._kept.items() if offset == letter.offset), None)
         if reason is None and letter.offset in self._redriven.cell.settled:
             self._duplicates += 1
@@ -152,7 +162,7 @@ class _Redrive:
         if self._dry_run:
             given = list(chosen)
         else:
-            given = await self._redriven.give(list(chosen), earliest=self._earliest)
+            given = await self._redriven.give(list(chosen), earliest=self._earliest, alone=self.only_group is not None)
             self._duplicates += len(chosen) - len(given)
             await self._send_assigned(chosen)
         self._sent += len(given)
@@ -176,7 +186,8 @@ class _Redrive:
             return
         by_topic: defaultdict[str, list[Copy]] = defaultdict(list)
         for (offset, sequence), letter in ready.items():
-            properties = redriven_properties(letter.properties, offset)
+            alone = self.group if offset in self._redriven.cell.granted else None
+            properties = redriven_properties(letter.properties, offset, only_group=alone)
             topic = letter.properties[ORIGIN_TOPIC]
             by_topic[topic].append(Copy(sequence, (await self._way(topic)).stored(letter), properties))
         (*_, (_, last)), there = ready, set[int]()
@@ -233,7 +244,11 @@ class _Redrive:
             return {}
         source = self._reader.messages(queue=QUEUE, start=min(kept), end=max(kept) + 1, damaged="skip")
         wanted = set(kept)
-        return {letter.offset: letter async for letter in source if letter.offset in wanted}
+        return {letter.offset: self._edited(letter) async for letter in source if letter.offset in wanted}
+
+    def _edited(self, letter: MessageView) -> MessageView:
+        edit = self.edits.get(letter.offset)
+        return letter if edit is None else edited(letter, edit)
 
     async def _refusal(self, letter: MessageView) -> str | None:
         origin = origin_of(letter.properties)

@@ -1,7 +1,7 @@
 """The record of redriven dead letters: a cell in the form of a queue's cell.
 
-*Settled* dead letters have a sequence. *Assigned* ones are not known to be durable. *Kept* ones could not be read or were refused: they keep their
-sequences for a comparison.
+*Settled* dead letters have a sequence. *Assigned* ones are not known to be durable; of these *granted* ones go back to their group alone. *Kept*
+ones could not be read or were refused: they keep their sequences for a comparison.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ...coordinator.cells.keys import REDRIVES
 from ...coordinator.queues.cell import QueueCell
 from ...coordinator.queues.codec import QUEUE_CELL, decode_cell, encode_cell
 from ...coordinator.queues.keeper import ROOM_BYTES
-from ...coordinator.queues.offsets import SettledOffsets
+from ...coordinator.queues.offsets import OffsetSet, SettledOffsets
 from ...coordinator.tables.objectstore import ObjectStoreTable
 from ...log import DataDamaged, LimitExceeded, LogLake
 from ...log.paths import group_folder
@@ -42,13 +42,15 @@ class RedriveCell:
     async def read(self) -> None:
         await self._document.read()
 
-    async def give(self, offsets: Sequence[int], *, earliest: int) -> list[int]:
-        """Give sequences to those without one. Returns their offsets. Raises `LimitExceeded`."""
+    async def give(self, offsets: Sequence[int], *, earliest: int, alone: bool = False) -> list[int]:
+        """Give sequences to those without one; ``alone``: they go back to their group alone. Returns their offsets. Raises `LimitExceeded`."""
         given: list[int] = []
 
         def change(cell: QueueCell) -> QueueCell:
             given[:] = [offset for offset in offsets if offset not in cell.settled]
             after = replace(cell, settled=cell.settled.with_range(0, earliest)).with_dead_letters(given)
+            if alone:
+                after = replace(after, granted=after.granted.union(OffsetSet.of_offsets(sorted(given))))
             _check_room(after, self._document.key)
             return after
 
@@ -61,7 +63,8 @@ class RedriveCell:
         def change(cell: QueueCell) -> QueueCell:
             letters = cell.dead_letters
             left = [pair for pair in letters.sequences() if pair not in done]
-            return replace(cell, dead_letters=letters.only(left, next_sequence=letters.next_sequence))
+            alone = cell.granted.without(OffsetSet.of_offsets(sorted(offset for offset, _ in done)))
+            return replace(cell, granted=alone, dead_letters=letters.only(left, next_sequence=letters.next_sequence))
 
         await self._change(change)
 

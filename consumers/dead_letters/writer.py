@@ -33,13 +33,18 @@ FIELD_NAMES = "DLQ_FIELD_NAMES"
 """Names of fields in a row's body, by number, that the origin does not store."""
 REDRIVE_OFFSET = "REDRIVE_OFFSET"
 """The offset of a redriven message's dead letter."""
+REDRIVE_GROUP = "REDRIVE_GROUP"
+"""The consumer group that alone gets a redriven message; without it all that read the topic do."""
+REDRIVE_EDITED_BY = "REDRIVE_EDITED_BY"
+"""Who changed a message before it was redriven. Its dead letter has it as it was."""
 REDRIVE = "redrive"
 """The prefix of redrives' producer names."""
 _ADDED_PROPERTIES = frozenset(
     {ORIGIN_TOPIC, ORIGIN_MESSAGE_ID, ORIGIN_QUEUE, ORIGIN_OFFSET, RECONSUME_TIMES, REASON, SEQUENCE, FIELD_NAMES}
 )
 _PREFIX = "DLQ_"
-_MARK_LIKE = re.compile(f"({_PREFIX})*{REDRIVE_OFFSET}")
+_MARKS = frozenset({REDRIVE_OFFSET, REDRIVE_GROUP})
+_MARK_LIKE = re.compile(f"({_PREFIX})*({REDRIVE_OFFSET}|{REDRIVE_GROUP})")
 
 REASON_CHARS_MAX = 256
 QUEUE = 0
@@ -201,12 +206,12 @@ def renumbered(cell: QueueCell, taken: SequencesTaken, seen: Sequence[tuple[int,
 
 def dead_letter_properties(letter: DeadLetter) -> dict[str, str]:
     """The message's properties, then its origin and history. Own names with ``DLQ_`` get that prefix once more, so that a dead letter of a dead
-    letter is lossless; so does `REDRIVE_OFFSET`, unless it is the mark.
+    letter is lossless; so do `REDRIVE_OFFSET` and `REDRIVE_GROUP`, unless they are marks.
     """
     message = letter.message
-    mark = REDRIVE_OFFSET if is_redriven(message) else None
+    marks = _MARKS if is_redriven(message) else frozenset[str]()
     return {
-        **{name if name == mark else _stored_name(name): value for name, value in message.properties.items()},
+        **{name if name in marks else _stored_name(name): value for name, value in message.properties.items()},
         ORIGIN_TOPIC: message.topic,
         ORIGIN_MESSAGE_ID: message.message_id,
         ORIGIN_QUEUE: str(message.queue),
@@ -226,12 +231,23 @@ def original_properties(properties: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def redriven_properties(properties: Mapping[str, str], offset: int) -> dict[str, str]:
-    """The original properties, and the mark of the dead letter at ``offset``. An own property of the mark's name gets the prefix ``DLQ_``, once."""
+def redriven_properties(properties: Mapping[str, str], offset: int, *, only_group: str | None = None) -> dict[str, str]:
+    """The original properties, and the mark of the dead letter at ``offset``, and of the ``only_group`` that gets it. Own properties of the marks'
+    names get the prefix ``DLQ_``, once.
+    """
     mine = original_properties(properties)
-    if REDRIVE_OFFSET not in properties:
+    if REDRIVE_OFFSET in properties:
+        mine.pop(REDRIVE_GROUP, None)
+    else:
         mine = {_PREFIX + name if _MARK_LIKE.fullmatch(name) else name: value for name, value in mine.items()}
-    return {**mine, REDRIVE_OFFSET: str(offset)}
+    return {**mine, REDRIVE_OFFSET: str(offset), **({} if only_group is None else {REDRIVE_GROUP: only_group})}
+
+
+def with_own_properties(properties: Mapping[str, str], own: Mapping[str, str]) -> dict[str, str]:
+    """A dead letter's properties with other ones of its message: the inverse of `original_properties`, of which marks stay."""
+    marks = _MARKS if REDRIVE_OFFSET in properties else frozenset[str]()
+    kept = {name: value for name, value in properties.items() if name in _ADDED_PROPERTIES or name in marks}
+    return {**{_stored_name(name): value for name, value in own.items() if name not in marks}, **kept}
 
 
 def is_redriven(message: MessageView) -> bool:
@@ -248,7 +264,7 @@ def origin_of(properties: Mapping[str, str]) -> Origin | None:
 
 
 def _stored_name(name: str) -> str:
-    return _PREFIX + name if name in _ADDED_PROPERTIES or name == REDRIVE_OFFSET or name.startswith(_PREFIX) else name
+    return _PREFIX + name if name in _ADDED_PROPERTIES or name in _MARKS or name.startswith(_PREFIX) else name
 
 
 def _visible(text: str) -> str:

@@ -32,13 +32,13 @@ from ...coordinator.registry.former_work import NOTHING, FormerWork, read_former
 from ...coordinator.registry.spill_objects import SpillObjects
 from ...coordinator.workers.worker import SessionMember, Worker
 from ...log.errors import DataDamaged, OffsetOutOfRange, ReopenError, RetryError, TopicDeleted
-from ...log.filter.filters import parse_filter
 from ...log.format.growth import former_queues
 from ...log.format.state import TopicState
 from ...log.message.message import MessageView
 from ...log.runtime.backoff import Backoff, wait_for
 from ...log.runtime.runtime import Runtime
 from ...log.stores.protocol import ObjectStore
+from ..dead_letters.group_filter import filter_of_group
 from ..dead_letters.writer import DeadLetterWriter
 from ..failures.failure_notes import LAPSED, FailureNotes
 from ..feed.feed import Feed
@@ -134,7 +134,7 @@ class QueueProcessor(Generic[ScheduleT]):
         self.topic, self.queue = topic, queue
         self._record = self._taken_by = record
         self._noticed = asyncio.Event()
-        self._keep = parse_filter(record.settings.filter_of(topic))
+        self._keep = filter_of_group(around.group, record.settings, topic)
         self._obeyed: GroupRecord | None = None
         orderly = record.settings.delivery_order is DeliveryOrder.ORDERLY
         self._former = list(former_queues(feed.topic.tail.state.growths, queue)) if orderly else []
@@ -201,7 +201,7 @@ class QueueProcessor(Generic[ScheduleT]):
             if self._left.queue is None and self._former_alone_reset(record):
                 self.drain()  # whoever takes it next waits for them again
             before, self._record = self._keep, record
-            self._keep = parse_filter(record.settings.filter_of(self.topic))
+            self._keep = filter_of_group(self._around.group, record.settings, self.topic)
             if self._keep != before:
                 self.schedule.blocked.filtered_anew()
             self.schedule.settings = record.settings

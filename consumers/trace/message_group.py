@@ -17,10 +17,10 @@ from ...coordinator.queues.cell import QueueCell
 from ...coordinator.registry.failures import LastFailure, read_queue_failures
 from ...coordinator.registry.former_work import NOTHING, FormerWork, left_before
 from ...coordinator.registry.spill_objects import SpillObjects
-from ...log.filter.filters import parse_filter
 from ...log.lake import LogLake
 from ...log.message.message import from_ms
 from ...log.topic.topics import Topic
+from ..dead_letters.group_filter import filter_of_group
 from ..feed.rows import group_hash
 from .status import DeliveryState, StoredStatus, after_former_queues, committed_status, status_of
 from .trace import GroupTrace
@@ -104,7 +104,7 @@ def traced(seen: GroupCell, topic: Topic, message_group: str | None, rows: pa.Ta
     lane, name = group_hash(message_group, record.secret), topic.paths.topic
     begun_at = record.positions[name].offsets[queue]
     schema = topic.tail.state.schema
-    passing = set(parse_filter(record.settings.filter_of(name)).apply(rows, schema)["offset"].to_pylist())
+    passing = set(filter_of_group(group, record.settings, name).apply(rows, schema)["offset"].to_pylist())
 
     def status(offset: int, *, passes: bool) -> StoredStatus:
         if record.protocol is GroupProtocol.KAFKA:

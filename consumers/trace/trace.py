@@ -26,7 +26,6 @@ from ...coordinator.transactions.errors import HalfMessagesMissing
 from ...coordinator.transactions.service import Transactions
 from ...coordinator.transactions.tracing import TransactionTrace, transaction_of_half, transaction_of_visible
 from ...log.errors import DataDamaged, InvalidArgument, NewerFormatError, TopicDeleted, TopicNotFound
-from ...log.filter.filters import parse_filter
 from ...log.filter.tags import is_unicode
 from ...log.format.stored_json import whole_number
 from ...log.lake import LogLake
@@ -40,6 +39,7 @@ from ...log.schema.topic_schema import TopicSchema
 from ...log.schema.values import convert
 from ...log.topic.records import topic_names
 from ...log.topic.topics import Topic
+from ..dead_letters.group_filter import filter_of_group
 from ..dead_letters.redrive_cell import RedriveStates
 from ..dead_letters.writer import REDRIVE_OFFSET, Origin, is_redriven, origin_of
 from ..feed.rows import group_hash
@@ -288,7 +288,7 @@ class _Tracing:
             message.offset,
             lane=lane,
             begun_at=record.positions[name].offsets[message.queue],
-            passes=parse_filter(record.settings.filter_of(name)).apply(_row(message, schema), schema).num_rows == 1,
+            passes=filter_of_group(group, record.settings, name).apply(_row(message, schema), schema).num_rows == 1,
         )
         found = after_former_queues(found, await left_before(self._cells, group, record, topic, message.queue), lane=lane)
         letter = letters.get((group, name, message.queue, message.offset))

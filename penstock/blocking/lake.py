@@ -159,17 +159,20 @@ class Lake(LakeFace[AsyncLake]):
         where: Callable[[MessageView], bool] | None = None,
         damaged: Literal["raise", "skip"] = "raise",
         dry_run: bool = False,
+        only_group: bool = False,
     ) -> RedriveReport:
         """Send the dead letters of a group back to the topics they came from, oldest first, at most ``limit``. Consumers may run meanwhile.
 
         Each goes back once, however often this is repeated, as the original message, to every group that reads the topic. ``where`` chooses by the
         dead letter. Letters that it leaves out, and letters that cannot be sent now (see the report), may go back later. With ``dry_run`` nothing
-        is sent.
+        is sent. With ``only_group`` this group alone gets them; Kafka's clients, readers, tables and Spark see them as any message.
 
         Raises `TopicNotFound` when the group has no dead letters, and `DataDamaged` at one that cannot be read (``damaged="skip"`` leaves it out).
         Raises errors of sending; messages sent before stay sent.
         """
-        return self._portal.run(lambda: self._core.redrive(group, limit=limit, where=where, damaged=damaged, dry_run=dry_run))
+        return self._portal.run(
+            lambda: self._core.redrive(group, limit=limit, where=where, damaged=damaged, dry_run=dry_run, only_group=only_group)
+        )
 
     def trace(
         self, message_id: str, *, topic: str | None = None, progress: Callable[[int, int], None] = lambda done, topics: None

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import penstock
-from penstock.consumers import pull
+from penstock.consumers.dead_letters import group_filter
 from penstock.consumers.feed.feed import Feed
 from penstock.consumers.membership import Subscription
 from penstock.consumers.pull import PullConsumer
@@ -396,7 +396,7 @@ def test_a_condition_is_parsed_when_a_queue_is_taken_not_with_every_batch(monkey
         parsed.append(text)
         return parse_filter(text)
 
-    monkeypatch.setattr(pull, "parse_filter", noted)
+    monkeypatch.setattr(group_filter, "parse_filter", noted)
 
     async def work(lake: penstock.aio.Lake) -> None:
         consumer = await opened(lake, filter="SQL92: TAGS = 'odd'")

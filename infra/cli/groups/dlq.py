@@ -126,6 +126,11 @@ def read(
     multiple=True,
     help="Only the dead letter at this offset of its queue; may be repeated.",
 )
+@click.option(
+    "--only-group",
+    is_flag=True,
+    help="Let this group alone get them. Kafka's clients, readers, tables and Spark see them as any message.",
+)
 @click.option("--dry-run", is_flag=True, help="Say what would go back, and send nothing.")
 @command_options
 @click.pass_obj
@@ -136,20 +141,23 @@ def send_back(
     group: str,
     limit: int | None,
     damaged: Literal["raise", "skip"],
+    only_group: bool,
     dry_run: bool,
     **where: Any,  # noqa: ANN401 - as click parsed them
 ) -> bool:
     """Send the dead letters of a group back to the topics they came from, oldest first. Consumers may run meanwhile.
 
     Each goes back once, with its id, message group and properties, however often this is repeated; those left out by an option may go back
-    later. Every group that reads the topic gets the messages that go back.
+    later. Every group that reads the topic gets the messages that go back, unless --only-group is given.
     """
     from ....consumers.dead_letters.redrive import redrive
     from ...operating.letters import condition, redriven_sentence
 
     wanted = condition(**where)
     report = run_async(
-        session, lambda lake: redrive(lake, group, limit=limit, where=wanted, damaged=damaged, dry_run=dry_run), read_only=dry_run
+        session,
+        lambda lake: redrive(lake, group, limit=limit, where=wanted, damaged=damaged, dry_run=dry_run, only_group=only_group),
+        read_only=dry_run,
     )
     if session.as_json:
         output.emit({"group": group, **({"dry_run": True} if dry_run else {}), **output.fields(report)})

@@ -16,11 +16,13 @@ from ...operating.letters import DeadLetterReader, condition, redriven_sentence
 from ..views.letters import words
 from ..views.page import Breadcrumb, PageContext
 from .action import Action, ActionCount, ActionPreview, ActionResult, AffectedRows
+from .fields import flag_of
 
 SENT_MAX = 10_000
 LOOKED_MAX = 100_000
 CHOSEN_MAX = 1000
 SAMPLE = 10
+_NO_CONDITIONS = ("group", "offset", "until", "only_group")
 _COLUMNS = ("offset", "goes to", "message group", "message id", "stored", "reason")
 
 
@@ -39,11 +41,18 @@ class DeadLetterSelection:
     """Offsets with commas between them."""
     until: int | None = None
     """Only letters before this offset: later ones were not on the page."""
+    only_group: str | None = None
+    """``yes``: this group alone gets them."""
 
     @property
     def given(self) -> dict[str, str | None]:
         """The conditions, without empty ones of forms."""
-        return {name: value or None for name, value in asdict(self).items() if name not in ("group", "offset", "until")}
+        return {name: value or None for name, value in asdict(self).items() if name not in _NO_CONDITIONS}
+
+    @property
+    def is_for_group_alone(self) -> bool:
+        """Raises `InvalidArgument`."""
+        return flag_of("only_group", self.only_group or None, operation="redrive") or False
 
     @property
     def offsets(self) -> frozenset[int]:
@@ -98,7 +107,7 @@ async def _run(
     context: PageContext, chosen: DeadLetterSelection, *, only: frozenset[int] | None = None
 ) -> tuple[RedriveReport, _Watched]:
     """Redrive the chosen letters at these offsets; None: only find them."""
-    offsets, until = chosen.offsets, chosen.until
+    offsets, until, alone = chosen.offsets, chosen.until, chosen.is_for_group_alone
     matches = condition(**chosen.given, offsets=offsets)
 
     def holds(letter: MessageView) -> bool:
@@ -108,7 +117,9 @@ async def _run(
     async def work(lake: Lake) -> tuple[RedriveReport, _Watched]:
         redrives = (await DeadLetterReader.open(lake, chosen.group)).redrives
         watched = _Watched(holds, lambda offset: offset in redrives.settled, chosen.group)
-        report = await redrive(lake, chosen.group, limit=SENT_MAX, where=watched, damaged="skip", dry_run=only is None)
+        report = await redrive(
+            lake, chosen.group, limit=SENT_MAX, where=watched, damaged="skip", dry_run=only is None, only_group=alone
+        )
         return report, watched
 
     return await context.using(work)
@@ -123,8 +134,9 @@ async def preview(context: PageContext, chosen: DeadLetterSelection) -> ActionPr
         AffectedRows(title="Left where they are", columns=("reason", "messages"), rows=refused),
         AffectedRows(title="The first of them", columns=_COLUMNS, rows=tuple(watched.samples)),
     )
+    to = f"Group {chosen.group} alone gets them." if chosen.is_for_group_alone else "Every group that reads the topic gets them."
     return ActionPreview(
-        summary=f"{redriven_sentence(chosen.group, report, dry_run=True)} Every group that reads the topic gets them.",
+        summary=f"{redriven_sentence(chosen.group, report, dry_run=True)} {to}",
         stamp=repr((watched.offsets, topics, refused)),
         counts=_counts(report, "would go back"),
         samples=tuple(one for one in samples if one.rows),
@@ -153,7 +165,7 @@ def _words(chosen: DeadLetterSelection) -> list[str]:
     found = words("redrive", chosen.group, chosen.given)
     for offset in sorted(chosen.offsets):
         found += ["--offset", str(offset)]
-    return found
+    return found + (["--only-group"] if chosen.is_for_group_alone else [])
 
 
 REDRIVE = Action(
