@@ -14,14 +14,14 @@ class LetterEdit:
     """What goes back in a dead letter's place. Its id, its binary key and its headers stay."""
 
     body: bytes | None
-    """In a topic with a schema a row as JSON, by the names that the dead letter has."""
+    """The row as JSON, in a topic with a schema, by the names that the dead letter has."""
     by: str
     """Who changed it."""
     message_group: str | None = None
     tag: str | None = None
     keys: tuple[str, ...] = ()
     properties: Mapping[str, str] = field(default_factory=dict)
-    """Those of the message, without what the dead letter adds."""
+    """The message's own, without what the dead letter adds."""
 
 
 def edited(letter: MessageView, edit: LetterEdit) -> MessageView:

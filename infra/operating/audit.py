@@ -52,7 +52,7 @@ class AuditedAction:
     meant: str | None
     """What the preview had said."""
     offset: int
-    """That of its last line."""
+    """The place of its last line."""
 
     @property
     def ended(self) -> datetime | None:

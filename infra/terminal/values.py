@@ -159,3 +159,11 @@ def parse_duration(text: str) -> timedelta | None:
         return timedelta(seconds=sum(float(count) * _UNITS_S[unit] for count, unit in re.findall(r"([\d.]+)(ms|[smhdw])", text)))
     except OverflowError:
         return None
+
+
+def property_pair(text: str) -> tuple[str, str]:
+    """The name and value of ``NAME=VALUE``. Raises `UsageError`."""
+    name, equals, value = text.partition("=")
+    if not (name and equals):
+        raise click.UsageError(f"{text!r} is no property; write NAME=VALUE.")
+    return name, value

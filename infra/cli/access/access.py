@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import getpass
 import os
 import secrets
-import socket
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -17,6 +15,7 @@ from ...operating.times import time_of
 from ...terminal import output
 from ...terminal.listing import CommandGroup
 from ...terminal.session import CommandSession, confirm, confirm_options, exit_code_option, group_options, options
+from ...terminal.user import user_at_host
 from ...terminal.values import DurationParam
 from ..lake.stored_topics import run_async
 
@@ -322,15 +321,7 @@ def _secret(file: TextIO | None) -> str:
 
 
 def _change(session: CommandSession, by: str | None, work: Callable[[AccessRegistry], Awaitable[T]]) -> T:
-    return _run(session, lambda access: work(access.acting(_user() if by is None else by)))
-
-
-def _user() -> str:
-    try:
-        user = getpass.getuser()
-    except (KeyError, OSError):  # a container's user may have no name
-        user = f"uid {os.getuid()}"
-    return f"{user}@{socket.gethostname()}"
+    return _run(session, lambda access: work(access.acting(user_at_host() if by is None else by)))
 
 
 def _run(session: CommandSession, work: Callable[[AccessRegistry], Awaitable[T]], *, read_only: bool = False) -> T:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
@@ -12,7 +15,12 @@ from ...operating.letter_filters import LETTER_FILTERS
 from ...terminal import completion, output
 from ...terminal.listing import CommandGroup
 from ...terminal.session import CommandSession, command_options, exit_code_option, options
+from ...terminal.values import property_pair
 from ..lake.stored_topics import run_async
+
+if TYPE_CHECKING:
+    from ....aio import Lake
+    from ....consumers.dead_letters.edit import LetterEdit
 
 _QUEUES: output.Columns = {
     "group": "group",
@@ -166,3 +174,63 @@ def send_back(
     for reason, count in report.refused.items():
         output.note(f"{count:,} skipped: {reason}.")
     return bool(report.sent)
+
+
+@command.command("resend")
+@click.argument("group", shell_complete=completion.groups)
+@click.argument("offset", type=click.IntRange(min=0))
+@click.option("--body", help="Another body, or - for standard input; in a topic with a schema a row as JSON.")
+@click.option("--message-group", help="Another message group; '' for none.")
+@click.option("--tag", help="Another tag; '' for none.")
+@click.option("--key", "keys", multiple=True, metavar="KEY", help="The keys, in place of all; '' for none.")
+@click.option("--property", "properties", multiple=True, metavar="NAME=VALUE", help="The properties, in place of all; '' for none.")
+@click.option("--only-group", is_flag=True, help="Let this group alone get it.")
+@click.option(
+    "--by", metavar="NAME", envvar="PENSTOCK_BY", show_envvar=True, help="Who makes this change. Default: the user at this host."
+)
+@click.option("--dry-run", is_flag=True, help="Say whether it could go back, and send nothing.")
+@command_options
+@click.pass_obj
+def resend_letter(
+    session: CommandSession,
+    /,
+    group: str,
+    offset: int,
+    only_group: bool,
+    by: str | None,
+    dry_run: bool,
+    **changes: Any,  # noqa: ANN401 - as click parsed them
+) -> None:
+    """Send the dead letter of a group at an OFFSET of its queue back with changes, once. What no option names stays as it is.
+
+    The dead letter stays as it was. The message has its id, and the property REDRIVE_EDITED_BY.
+    """
+    from ...operating.letter_edits import editable_letter, resend
+    from ...terminal.user import user_at_host
+
+    who = by or user_at_host()
+
+    async def work(lake: Lake) -> tuple[str, str]:
+        found = await editable_letter(lake, group, offset)
+        await resend(lake, found, _edited(found.unchanged, changes), by=who, only_group=only_group, dry_run=dry_run)
+        return found.letter.message_id, found.topic
+
+    message_id, topic = run_async(session, work, read_only=dry_run)
+    if session.as_json:
+        told = {"group": group, "offset": offset, "message_id": message_id, "topic": topic}
+        output.emit({**told, **({"dry_run": True} if dry_run else {})})
+    else:
+        output.say(f"{'Would send' if dry_run else 'Sent'} {message_id} back to {topic}.")
+
+
+def _edited(edit: LetterEdit, changes: Mapping[str, Any]) -> LetterEdit:
+    body, properties, keys = changes["body"], changes["properties"], changes["keys"]
+    given: dict[str, Any] = {}
+    if body is not None:
+        given["body"] = (sys.stdin.read() if body == "-" else body).encode("utf-8", "surrogateescape")
+    given |= {name: changes[name] or None for name in ("message_group", "tag") if changes[name] is not None}
+    if keys:
+        given["keys"] = tuple(key for key in keys if key)
+    if properties:
+        given["properties"] = dict(property_pair(one) for one in properties if one)
+    return replace(edit, **given)

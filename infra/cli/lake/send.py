@@ -11,7 +11,7 @@ import click
 from ...json_values import json_value
 from ...terminal import completion, output
 from ...terminal.session import CommandSession, command_options
-from ...terminal.values import DurationParam
+from ...terminal.values import DurationParam, property_pair
 from .stored_topics import run_async
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def command(
         message_group=message_group,
         tag=tag,
         keys=keys,
-        properties=dict(map(_property, properties)),
+        properties=dict(map(property_pair, properties)),
         delay=delay,
     )
 
@@ -70,10 +70,3 @@ def command(
     else:
         place = "delayed" if sent.queue is None else f"queue {sent.queue}, offset {sent.offset}"
         output.say(f"Sent {sent.message_id} to {topic}: {place}.")
-
-
-def _property(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not (name and equals):
-        raise click.UsageError(f"{text!r} is no property; write NAME=VALUE.")
-    return name, value

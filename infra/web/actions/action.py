@@ -97,9 +97,13 @@ class ActionForm:
     about: str
     fields: tuple[FormField, ...]
 
-    def filled(self, given: Mapping[str, str]) -> ActionForm:
-        """The same with the values that were given."""
-        return replace(self, fields=tuple(replace(one, value=given.get(one.name, one.value)) for one in self.fields))
+    def filled(self, given: Mapping[str, str], *, is_sent: bool) -> ActionForm:
+        """The same with the values that were given. Of a form that was sent, fields without a value are empty."""
+
+        def value(one: FormField) -> str:
+            return given.get(one.name, "" if is_sent and one.kind is not FormFieldKind.FIXED else one.value)
+
+        return replace(self, fields=tuple(replace(one, value=value(one)) for one in self.fields))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -83,7 +83,7 @@ class ActionRunner:
         began = self._record(action, context, arguments, actor, preview)
         await context.using(lambda lake: write(lake, began))
         try:
-            done = await action.do(context, arguments, preview)
+            done = await action.do(replace(context, who=actor.name), arguments, preview)
         except PenstockError as error:
             await self._log_end(context, began.ended(context.now, str(error), failed=True))
             raise

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .action import Action
+from .edit_letter import EDIT
 from .group_settings import ALTER_GROUP, CREATE_GROUP
 from .parked_groups import RELEASE, SKIP
 from .recall import RECALL
@@ -15,7 +16,7 @@ from .topic_settings import ALTER_TOPIC, CREATE_TOPIC
 from .transactions import COMMIT, ROLL_BACK
 
 _ALL: tuple[Action[Any], ...] = (
-    *(RELEASE, SKIP, RESET, REDRIVE, COMMIT, ROLL_BACK, RECALL, SEND),
+    *(RELEASE, SKIP, RESET, REDRIVE, COMMIT, ROLL_BACK, RECALL, SEND, EDIT),
     *(CREATE_TOPIC, ALTER_TOPIC, CREATE_GROUP, ALTER_GROUP),
 )
 ACTIONS: dict[str, Action[Any]] = {one.name: one for one in _ALL}

@@ -21,7 +21,7 @@ from .fields import lines
 BODY_BYTES_MAX = 16 * KIB
 """The largest body that is written by hand."""
 _SHOWN_BYTES = 2000
-_SAID_CHARS = 1000
+SAID_CHARS = 1000
 """A longer body is no word of a command, but its standard input."""
 _COLUMNS = ("topic", "message group", "tag", "keys", "properties", "delay", "bytes", "body")
 _GROUPS_SHOWN = 8
@@ -46,31 +46,37 @@ class MessageSend:
     @property
     def draft(self) -> MessageDraft:
         """Raises `InvalidArgument`."""
-        size_bytes = len(self.body.encode("utf-8", "replace"))
-        if size_bytes > BODY_BYTES_MAX:
-            raise InvalidArgument(
-                "the body is too long to be written by hand",
-                operation="send",
-                object=self.topic,
-                expected=f"at most {BODY_BYTES_MAX:,} bytes",
-                observed=f"{size_bytes:,}",
-                hint="`penstock produce` sends files",
-            )
+        check_body(self.body, operation="send", object=self.topic)
         return MessageDraft(
             topic=self.topic,
             body=self.body,
             message_group=self.message_group,
             tag=self.tag,
             keys=tuple(lines(self.keys)),
-            properties=dict(map(_property, lines(self.properties))),
+            properties=dict(property_of(one, operation="send") for one in lines(self.properties)),
             delay=None if self.delay is None else _duration(self.delay),
         )
 
 
-def _property(line: str) -> tuple[str, str]:
+def check_body(body: str, *, operation: str, object: str) -> None:
+    """Raise `InvalidArgument` for a body that is too long for a form."""
+    size_bytes = len(body.encode("utf-8", "replace"))
+    if size_bytes > BODY_BYTES_MAX:
+        raise InvalidArgument(
+            "the body is too long to be written by hand",
+            operation=operation,
+            object=object,
+            expected=f"at most {BODY_BYTES_MAX:,} bytes",
+            observed=f"{size_bytes:,}",
+            hint="`penstock produce` sends files",
+        )
+
+
+def property_of(line: str, *, operation: str) -> tuple[str, str]:
+    """The name and value of a line. Raises `InvalidArgument`."""
     name, equals, value = line.partition("=")
     if not (name and equals):
-        raise InvalidArgument("a line is no property", operation="send", expected="NAME=VALUE", observed=line[:200])
+        raise InvalidArgument("a line is no property", operation=operation, expected="NAME=VALUE", observed=line[:200])
     return name, value
 
 
@@ -149,7 +155,7 @@ async def form(context: PageContext, given: Mapping[str, str]) -> ActionForm:
 
 
 def words(meant: MessageSend) -> list[str]:
-    found = ["send", meant.topic, meant.body if len(meant.body) <= _SAID_CHARS else "-"]
+    found = ["send", meant.topic, meant.body if len(meant.body) <= SAID_CHARS else "-"]
     for name, value in (("message-group", meant.message_group), ("tag", meant.tag), ("delay", meant.delay)):
         found += [] if value is None else [f"--{name}", value]
     for name, values in (("key", lines(meant.keys)), ("property", lines(meant.properties))):

@@ -144,7 +144,7 @@ async def _form_page(site: ConsoleSite, request: Request, asked: _Asked, error: 
     if action.form is None:
         raise InvalidArgument("the action has no form: a link leads to its preview", operation=action.name)
     given = asked.given
-    form = (await action.form(asked.context, given)).filled(given)
+    form = (await action.form(asked.context, given)).filled(given, is_sent=request.method == "POST")
     return site.html(
         request,
         "action_form.html",

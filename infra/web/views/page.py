@@ -99,6 +99,8 @@ class PageContext:
     """The context of a page's gathering: one lake, and this moment."""
 
     source: LakeSource
+    who: str = ""
+    """Who acts; empty: it is a look."""
 
     @property
     def now(self) -> datetime:

@@ -199,3 +199,23 @@ def test_dead_letters_are_exported_as_csv(buried: Penstock, tmp_path: Path) -> N
         rows = list(csv.DictReader(opened))
     assert len(rows) == 8
     assert json.loads(rows[0]["properties"])["DLQ_ORIGIN_TOPIC"] == "orders"
+
+
+def test_a_letter_is_sent_back_with_changes(buried: Penstock) -> None:
+    words = ("dlq", "resend", "billing", "0", "--body", "-", "--tag", "", "--property", "a=b", "--by", "ann")
+    assert "Would send" in buried(*words, "--dry-run", stdin="mended").out
+    assert sent_back(buried, "orders") == []
+    (told,) = buried(*words, "--json", stdin="mended").rows
+    assert (told["offset"], told["topic"]) == (0, "orders")
+    (row,) = [one for one in buried("read", "orders", "--json").rows if "REDRIVE_OFFSET" in one["properties"]]
+    assert (row["body"], row["tag"], row["keys"], row["message_group"]) == ("mended", None, ["k0"], "u0")
+    assert row["properties"] == {"a": "b", "REDRIVE_OFFSET": "0", "REDRIVE_EDITED_BY": "ann"}
+    assert "it was sent back already" in buried(*words, code=2, stdin="again").err
+    assert "no dead letter at this offset" in buried("dlq", "resend", "billing", "99", code=2).err
+    assert "takes FIFO messages now" in buried("dlq", "resend", "billing", "2", "--message-group", "", code=2).err
+
+
+def test_letters_go_back_to_their_group_alone(buried: Penstock) -> None:
+    buried("dlq", "redrive", "billing", "--only-group", "--offset", "1")
+    (row,) = [one for one in buried("read", "orders", "--json").rows if "REDRIVE_OFFSET" in one["properties"]]
+    assert row["properties"]["REDRIVE_GROUP"] == "billing"

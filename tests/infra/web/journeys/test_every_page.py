@@ -34,6 +34,7 @@ BY_FORM = (
     "/l/lake/actions/alter_topic?topic=clicks&retention=1h",
     "/l/lake/actions/create_group?group=new",
     "/l/lake/actions/alter_group?group=warehouse&max_attempts=3",
+    "/l/lake/actions/edit?group=mailer&offset=0&body=mended",
 )
 """What forms lead to, and no links."""
 LINK = re.compile(r"""<a [^>]*href="(/l/[^"]*)""")
