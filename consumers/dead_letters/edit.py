@@ -16,7 +16,7 @@ class LetterEdit:
     body: bytes | None
     """The row as JSON, in a topic with a schema, by the names that the dead letter has."""
     by: str
-    """Who changed it."""
+    """The author of the change."""
     message_group: str | None = None
     tag: str | None = None
     keys: tuple[str, ...] = ()

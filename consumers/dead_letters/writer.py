@@ -36,7 +36,7 @@ REDRIVE_OFFSET = "REDRIVE_OFFSET"
 REDRIVE_GROUP = "REDRIVE_GROUP"
 """The consumer group that alone gets a redriven message; without it all that read the topic do."""
 REDRIVE_EDITED_BY = "REDRIVE_EDITED_BY"
-"""Who changed a message before it was redriven. Its dead letter has it as it was."""
+"""The author of changes before a redrive. The dead letter has the message as it was."""
 REDRIVE = "redrive"
 """The prefix of redrives' producer names."""
 _ADDED_PROPERTIES = frozenset(

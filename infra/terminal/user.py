@@ -1,4 +1,4 @@
-"""Who calls."""
+"""The caller of a command."""
 
 from __future__ import annotations
 

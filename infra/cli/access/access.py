@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TextIO, TypeVar
 
 import click
 
+from ...operating.grants import grant_rows
 from ...operating.times import time_of
 from ...terminal import output
 from ...terminal.listing import CommandGroup
@@ -20,7 +21,7 @@ from ...terminal.values import DurationParam
 from ..lake.stored_topics import run_async
 
 if TYPE_CHECKING:
-    from ....coordinator.access.grants import Grant, Verb
+    from ....coordinator.access.grants import Grant
     from ....coordinator.access.record import AccessRecord, Principal
     from ....coordinator.access.registry import AccessRegistry
     from ....coordinator.access.sealing import SealingKeys
@@ -228,15 +229,15 @@ def revoke(session: CommandSession, /, who: str, roles: tuple[str, ...], by: str
 def list_grants(session: CommandSession, who: str | None) -> bool:
     """List what principals and roles may do, and by which role."""
     record = _run(session, lambda access: access.read(), read_only=True)
-    rows = [row for row in _all_grants(record) if who in (None, row[0])]
+    rows = [row for row in grant_rows(record) if who in (None, row.who)]
     if who is not None and not who.startswith("role:"):
         record.principal(who)
     if session.as_json:
-        for one, verb, pattern, role in rows:
-            output.emit({"who": one, "verb": verb, "pattern": pattern, "role": role})
+        for one in rows:
+            output.emit({"who": one.who, "verb": one.verb, "pattern": one.pattern, "role": one.role})
     elif rows:
         output.table(
-            ("who", "may", "what", "by role"), [(one, verb, f"{verb.noun} {pattern}", role) for one, verb, pattern, role in rows]
+            ("who", "may", "what", "by role"), [(one.who, one.verb, f"{one.noun} {one.pattern}", one.role) for one in rows]
         )
     else:
         output.note("Nothing is granted.")
@@ -266,18 +267,6 @@ def history(session: CommandSession, who: str | None) -> bool:
     else:
         output.note("No change is remembered.")
     return bool(rows)
-
-
-def _all_grants(record: AccessRecord) -> list[tuple[str, Verb, str, str | None]]:
-    """Each grant: its holder, verb and pattern, and the role that gives it."""
-    found: list[tuple[str, Verb, str, str | None]] = []
-    for name, one in sorted(record.principals.items()):
-        found += [(name, grant.verb, grant.pattern, None) for grant in sorted(one.grants)]
-        for role in sorted(one.roles):
-            found += [(name, grant.verb, grant.pattern, role) for grant in sorted(record.roles.get(role, ()))]
-    for role, grants in sorted(record.roles.items()):
-        found += [(f"role:{role}", grant.verb, grant.pattern, None) for grant in sorted(grants)]
-    return found
 
 
 def _show(session: CommandSession, who: str, record: AccessRecord) -> None:

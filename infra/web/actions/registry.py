@@ -6,6 +6,7 @@ from typing import Any
 
 from .action import Action
 from .edit_letter import EDIT
+from .grants import GRANT, REVOKE
 from .group_settings import ALTER_GROUP, CREATE_GROUP
 from .parked_groups import RELEASE, SKIP
 from .recall import RECALL
@@ -17,6 +18,6 @@ from .transactions import COMMIT, ROLL_BACK
 
 _ALL: tuple[Action[Any], ...] = (
     *(RELEASE, SKIP, RESET, REDRIVE, COMMIT, ROLL_BACK, RECALL, SEND, EDIT),
-    *(CREATE_TOPIC, ALTER_TOPIC, CREATE_GROUP, ALTER_GROUP),
+    *(CREATE_TOPIC, ALTER_TOPIC, CREATE_GROUP, ALTER_GROUP, GRANT, REVOKE),
 )
 ACTIONS: dict[str, Action[Any]] = {one.name: one for one in _ALL}

@@ -100,7 +100,7 @@ class PageContext:
 
     source: LakeSource
     who: str = ""
-    """Who acts; empty: it is a look."""
+    """The actor; empty: it is a look."""
 
     @property
     def now(self) -> datetime:

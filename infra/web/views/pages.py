@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from . import (
+    access,
     audit,
     body,
     changes,
@@ -48,6 +49,7 @@ PAGES: tuple[PageDefinition[Any], ...] = (
     changes.PAGE,
     upkeep.PAGE,
     check.PAGE,
+    access.PAGE,
     audit.PAGE,
     find.PAGE,
 )

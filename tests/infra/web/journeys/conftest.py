@@ -15,6 +15,8 @@ import pytest
 from playwright.sync_api import Browser
 
 import penstock
+from penstock.coordinator.access.grants import Grant, Verb
+from penstock.log.runtime.portal import Portal
 from tests.infra.web.journeys.chromium import Window, browser
 from tests.infra.web.journeys.serving import served
 from tests.thorough import THOROUGH
@@ -55,7 +57,20 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shop.undecided()
         module.wait_until(shop.has_failed, "what fails in the shop")
         shop.ended.set()
+    grant_something(folder)
     return folder
+
+
+def grant_something(folder: Path) -> None:
+    """Let a role of gateways' clients have rights, so that there are some to revoke."""
+
+    async def grant() -> None:
+        async with penstock.aio.connect(folder) as lake:
+            await lake.coordination.access.acting("ann").grant("role:clerks", [Grant(Verb.SEND, "orders")])
+
+    portal = Portal()  # the browser has the event loop of this thread
+    portal.run(grant)
+    portal.stop()
 
 
 @pytest.fixture

@@ -35,6 +35,9 @@ BY_FORM = (
     "/l/lake/actions/create_group?group=new",
     "/l/lake/actions/alter_group?group=warehouse&max_attempts=3",
     "/l/lake/actions/edit?group=mailer&offset=0&body=mended",
+    "/l/lake/actions/grant?who=role%3Aclerks&send=orders",
+    "/l/lake/actions/revoke?who=role%3Aclerks&send=orders",
+    "/l/lake/actions/revoke/form?who=role%3Aclerks",
 )
 """What forms lead to, and no links."""
 LINK = re.compile(r"""<a [^>]*href="(/l/[^"]*)""")
