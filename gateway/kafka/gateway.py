@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from ...aio import Lake
 from ...coordinator.cells.keys import KAFKA_GATEWAYS
 from ...log.metrics import Metrics, Sample
+from ..peers.clients import AlikeClients
 from ..peers.reachable_peers import ReachablePeers
 from ..protocol_gateway import ProtocolGateway
 from ..topics.directory import TopicDirectory
@@ -24,6 +25,7 @@ from .options import KafkaOptions
 from .producing.service import ProduceService
 from .server.calls import AdmitAll, Handler, KafkaCallRunner
 from .server.server import KafkaServer
+from .server.session import KafkaSession
 from .tail.batch_cache import BatchCache
 from .tail.followers import TopicFollowers
 from .topics.administration import AdministrationService
@@ -66,6 +68,7 @@ class KafkaGateway(ProtocolGateway):
             }
         self.calls = KafkaCallRunner(clock=runtime.clock, handlers=handlers, access=self.authorizer or AdmitAll())
         self.server = KafkaServer(self.options, self.calls, runtime.clock)
+        self.peers.clients = lambda: [_told(one) for one in self.server.sessions()]
         self.calls.on_answer = KafkaAnswerDispatcher(self._observers(REQUEST_LATENCY, system="kafka", service="kafka")).on_answer
 
     def _handlers(self, reachable: ReachablePeers) -> Mapping[ApiKey, Handler]:
@@ -108,3 +111,10 @@ class KafkaGateway(ProtocolGateway):
     async def _forget_idle(self) -> None:
         self._followers.forget_idle()
         self._produce.forget_idle()
+
+
+def _told(session: KafkaSession) -> AlikeClients:
+    """What the list of gateways tells of a connection."""
+    return AlikeClients(
+        kind="CONNECTION", language=session.software, version=session.version, group=session.group, principal=session.principal
+    )

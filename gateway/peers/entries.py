@@ -15,6 +15,7 @@ from msgspec import Meta, Struct
 
 from ...log.errors import DataDamaged
 from ..server.options import Endpoint
+from .clients import AlikeClients
 
 RENEW_S: Final = 10.0
 DEAD_S: Final = 35.0
@@ -37,6 +38,10 @@ class GatewayEntry(Struct, frozen=True):
     """0: no port with TLS. Earlier gateways did not name it."""
     signed: bool | None = None
     """None: an earlier gateway, of which it is unknown."""
+    clients: int | None = None
+    """The number of its clients; None: an earlier gateway, which does not tell."""
+    alike: tuple[AlikeClients, ...] = ()
+    """Most of them, alike ones together."""
 
     def endpoint(self, *, tls: bool) -> Endpoint | None:
         """The place for clients with TLS, or without."""

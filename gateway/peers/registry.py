@@ -15,6 +15,7 @@ from ...coordinator.cells.document import Codec, Document
 from ...log import PenstockError
 from ...log.runtime.runtime import Clock
 from ..server.options import Endpoint
+from .clients import AlikeClients, alike
 from .entries import (
     RENEW_S,
     SURE_S,
@@ -55,6 +56,8 @@ class PeerRegistry:
         """When the renewal began by which others last knew that this gateway lives."""
         self.on_gone: list[Callable[[], None]] = []
         """Called when another gateway left, or missed a renewal: long before it counts as dead."""
+        self.clients: Callable[[], Sequence[AlikeClients]] = list
+        """Tells of this gateway's clients, each by itself."""
 
     def live(self, *, tls: bool) -> Sequence[Peer]:
         """The live gateways for clients with TLS, or without; this one included.
@@ -101,7 +104,8 @@ class PeerRegistry:
         document = self._document
         assert document is not None, "made by joining"
         assert self.own is not None, "given by joining"
-        own = self.own = msgspec.structs.replace(self.own, beat=self.own.beat + 1)
+        clients = self.clients()
+        own = self.own = msgspec.structs.replace(self.own, beat=self.own.beat + 1, clients=len(clients), alike=alike(clients))
         now_s = self._clock.monotonic_s()
         try:
             gone = self._sightings.see(await document.read(), now_s) - {self.name}

@@ -16,7 +16,7 @@ from .clients.service import ClientService
 from .consumers.service import ConsumerService
 from .metrics import RPC_LATENCY
 from .observers.calls import AnswerDispatcher
-from .observers.clients import gauges
+from .observers.clients import gauges, told
 from .options import RocketMQOptions
 from .producers.send_service import SendService
 from .producers.transactions import GatewayTransactions
@@ -35,6 +35,7 @@ class Gateway(ProtocolGateway):
         super().__init__(lake, self.options, GATEWAYS, metrics)
         self.clients = ClientRegistry(lake.runtime.clock)
         self.topic_directory = TopicDirectory(lake, self.options)
+        self.peers.clients = lambda: told(self.clients)
         self.client_service = ClientService(lake, self.clients, self.peers, self.topic_directory)
         self.producers = ProducerPool(lake, self.metrics)
         self.transactions = GatewayTransactions(lake, self.clients, first_check=self.options.first_check)

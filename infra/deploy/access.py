@@ -22,6 +22,7 @@ from ...coordinator.cells.keys import (
     FAILURES,
     GATEWAYS,
     GROUPS,
+    KAFKA_GATEWAYS,
     MEMBERS,
     PLAYERS,
     PRODUCER_GROUPS,
@@ -187,7 +188,10 @@ def cell_access(role: ProcessRole, topics: Sequence[str] = (), groups: Sequence[
     """The access to cells, by their keys in the coordination table. Only syncs are narrowed to ``topics``, and consumers to ``groups``."""
     match role:
         case ProcessRole.READER:
-            return _looked_up(*_WORKER_CELLS, *_group_cells(ANY), ROLES + ANY, SYNCS + ANY, PRODUCER_GROUPS, *_TRANSACTION_CELLS)
+            gateways = (GATEWAYS, KAFKA_GATEWAYS)
+            return _looked_up(
+                *_WORKER_CELLS, *_group_cells(ANY), ROLES + ANY, SYNCS + ANY, PRODUCER_GROUPS, *_TRANSACTION_CELLS, *gateways
+            )
         case ProcessRole.PRODUCER | ProcessRole.CAPTURE:
             return KeyPatterns()
         case ProcessRole.SYNC:
@@ -222,7 +226,16 @@ def cell_access(role: ProcessRole, topics: Sequence[str] = (), groups: Sequence[
                 *_TRANSACTION_CELLS,
                 PRINCIPALS,
             )
-            read = _looked_up(*_WORKER_CELLS, *_group_cells(ANY), *roles, PRODUCER_GROUPS, *_TRANSACTION_CELLS, PRINCIPALS)
+            read = _looked_up(
+                *_WORKER_CELLS,
+                *_group_cells(ANY),
+                *roles,
+                PRODUCER_GROUPS,
+                *_TRANSACTION_CELLS,
+                PRINCIPALS,
+                GATEWAYS,
+                KAFKA_GATEWAYS,
+            )
             # The metrics of all groups list the cells, to read only those that changed.
             return read | KeyPatterns(put=written, delete=(*_WORKER_CELLS, TRANSACTIONS + ANY), list=(QUEUES + ANY,))
 

@@ -145,6 +145,10 @@ class Hangup(Exception):
     """The connection is to be closed instead of an answer. It was logged."""
 
 
+_OF_A_GROUP: Final = frozenset({ApiKey.JOIN_GROUP, ApiKey.HEARTBEAT, ApiKey.OFFSET_COMMIT})
+"""The calls of members, by which the group of a connection is known."""
+
+
 @dataclass(slots=True, kw_only=True)
 class KafkaCallRunner:
     """Runs the handlers of APIs. ApiVersions is its own: it tells of those that have a handler."""
@@ -207,7 +211,12 @@ class KafkaCallRunner:
 
     async def _handled(self, call: KafkaCall, request: Request) -> Answer | None:
         if call.api.key == ApiKey.API_VERSIONS:
+            if request is not None:
+                call.session.software = getattr(request, "client_software_name", "")
+                call.session.version = getattr(request, "client_software_version", "")
             return self._versions(call)
+        if call.api.key in _OF_A_GROUP:
+            call.session.group = request.group_id
         return await self.handlers[call.api.key](request, call)
 
     def _versions(self, call: KafkaCall) -> Answer:

@@ -17,6 +17,7 @@ from ...server.tls import server_context
 from .calls import KafkaCallRunner
 from .connection import KafkaConnection
 from .limits import ConnectionLimits
+from .session import KafkaSession
 
 log = logging.getLogger("penstock.gateway")
 
@@ -46,6 +47,10 @@ class KafkaServer(PortServer):
     def connections(self) -> int:
         """The number of open connections."""
         return len(self._connections)
+
+    def sessions(self) -> list[KafkaSession]:
+        """Who is at the other ends of the open connections."""
+        return [connection.session for connection in self._connections]
 
     async def start(self) -> None:
         """Return once clients can connect. Raises `InvalidArgument` for an unavailable port."""

@@ -32,6 +32,11 @@ class KafkaSession:
     """The credential."""
     until_s: float = float("inf")
     """The end of the proof, by the process's clock. The client proves its name again before."""
+    software: str = ""
+    """The client's name for its library, unproved."""
+    version: str = ""
+    group: str = ""
+    """The consumer group that it last worked in."""
     claimed: str = ""
     """The name that a proof claims, for the audit; empty for what is no name."""
     exchange: object | None = field(default=None, repr=False)

@@ -63,11 +63,15 @@ class GatewayClient:
     """`RpcCall.client`."""
     owner: str = ""
     language: str = ""
+    version: str = ""
     seen_s: float = 0.0
     client_type: int = pb.CLIENT_TYPE_UNSPECIFIED
     group: str = ""
     topics: frozenset[str] = frozenset()
     """The topics that a producer announced."""
+    subscribed: frozenset[str] = frozenset()
+    """The topics that a consumer announced."""
+    principal: str = ""
     send: Send | None = field(default=None, repr=False)
     """Sends a command by the open telemetry stream."""
     adoption_scans: dict[tuple[str, str], AdoptionScans] = field(default_factory=dict, repr=False)
@@ -108,7 +112,10 @@ class ClientRegistry:
                     pb.TOO_MANY_REQUESTS,
                     f"{call.owner} has {CLIENTS_OF_ONE_MAX:,} clients at this gateway: let them say when they end, or wait for {LOST_S:g} s",
                 )
-            known = GatewayClient(call.client, call.owner, call.metadata.language, self._clock.monotonic_s())
+            stated = call.metadata
+            known = GatewayClient(
+                call.client, call.owner, stated.language, stated.version, self._clock.monotonic_s(), principal=call.principal
+            )
             self._known[known.id] = known
             self._of_owner[known.owner] += 1
         return known

@@ -103,6 +103,7 @@ class ClientService:
         if not settings.HasField("subscription"):
             raise StatusError(pb.UNRECOGNIZED_CLIENT_TYPE, "settings are neither those of a producer nor of a consumer")
         client.group = group_of(settings.subscription.group)
+        client.subscribed = frozenset(topic_of(one.topic) for one in settings.subscription.subscriptions)
         group = await self._names.group(client.group)
         answer = settings_for(settings, body_bytes_max=0, group=group)
         if group is None:

@@ -85,7 +85,7 @@ RARE: dict[ProcessRole, dict[str, tuple[str, ...]]] = {
 TRIALS = (".probe/", ".clock/", ".doctor/")
 """A writer tries the store out with any verb."""
 UNPROVED = {
-    ProcessRole.READER: ("roles/", "members/"),
+    ProcessRole.READER: ("roles/", "members/", "gateways", "kafka-gateways"),
     ProcessRole.PRODUCER: (),
     ProcessRole.CAPTURE: (),
     ProcessRole.SYNC: ("lake",),
@@ -95,7 +95,17 @@ UNPROVED = {
     ProcessRole.CONSUMER: ("roles/", "members/", "failures/", "redrives/", "lake"),
     ProcessRole.TRANSACTIONS: (),
     ProcessRole.GATEWAY: ("lake", "workers/"),
-    ProcessRole.MAINTENANCE: ("roles/", "players/", "members/", "failures/", "workers/", "lake", "access"),
+    ProcessRole.MAINTENANCE: (
+        "roles/",
+        "players/",
+        "members/",
+        "failures/",
+        "workers/",
+        "lake",
+        "access",
+        "gateways",
+        "kafka-gateways",
+    ),
 }
 """Cells of leased roles, with the heartbeats of who plays them, and of broadcasting members: part of the design, not of the code yet."""
 

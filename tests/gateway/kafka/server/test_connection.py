@@ -308,6 +308,8 @@ async def test_a_client_of_any_version_is_told_the_versions_of_what_is_served(ve
         assert correlation_id == asked
         assert answer.error_code == (ErrorCode.NONE if version <= 4 else ErrorCode.UNSUPPORTED_VERSION)
         assert told == [(0, 0, 12), (3, 0, 12), (18, 0, 4)], "Fetch has no handler, and is not told"
+        (session,) = on.server.sessions()
+        assert (session.software, session.version) == (("test", "1.0") if version in (3, 4) else ("", ""))
 
 
 async def test_what_goes_wrong_has_its_code_and_the_connection_goes_on() -> None:

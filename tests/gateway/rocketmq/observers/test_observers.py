@@ -17,6 +17,7 @@ from penstock.consumers.statistics import CONSUMER_CONNECTIONS
 from penstock.gateway.metrics import CLIENTS, RECEIVED
 from penstock.gateway.observers.audit import AuditLog
 from penstock.gateway.observers.spans import CallSpans
+from penstock.gateway.peers.clients import AlikeClients
 from penstock.gateway.rocketmq.gateway import Gateway
 from penstock.gateway.rocketmq.metrics import PROXY_UP, RPC_LATENCY, STREAMS
 from penstock.gateway.rocketmq.observers.calls import AnswerDispatcher
@@ -157,3 +158,21 @@ async def test_consumers_and_producers_behind_the_clients_are_counted_as_those_o
         assert served.metrics.value(MESSAGES_IN, topic="orders") == 1  # type: ignore[attr-defined]  # of MemoryMetrics
         assert {labels for metric, labels in found if metric == CONSUMER_CONNECTIONS} == {("billing",)}
     assert not {metric for metric, _ in seen(served)} & {PRODUCER_CONNECTIONS, CONSUMER_CONNECTIONS}
+
+
+async def test_the_list_of_gateways_tells_of_clients_by_their_own_words() -> None:
+    consumer = pb.Settings(client_type=pb.PUSH_CONSUMER, subscription=pb.Subscription(group=pb.Resource(name="billing")))
+    consumer.subscription.subscriptions.add().topic.name = "orders"
+    consumer.subscription.subscriptions[0].expression.expression = "*"
+    async with gateway() as served, grpc.aio.insecure_channel(f"127.0.0.1:{served.port}") as channel:
+        said = (("x-mq-client-id", "c"), ("x-mq-language", "JAVA"), ("x-mq-client-version", "5.0.7"))
+        stream: Any = channel.stream_stream(f"/{SERVICE}/Telemetry")(metadata=said, timeout=30)
+        await stream.write(pb.TelemetryCommand(settings=consumer).SerializeToString())
+        await stream.read()
+        (told,) = served.peers.clients()
+        assert told == AlikeClients(kind="PUSH_CONSUMER", language="JAVA", version="5.0.7", group="billing", topics=("orders",))
+        await served.peers._renew_once()
+        own = served.peers.own
+        assert own is not None
+        assert (own.clients, own.alike) == (1, (told,))
+        stream.cancel()
