@@ -89,6 +89,8 @@ class Membership:
             self._stated["filters"] = filters
         self._topics: dict[str, Topic] = {}
         self._feeds: dict[str, Feed] = {}
+        self._begun: dict[str, tuple[int, ...]] = {}
+        """The group's first offsets on each topic, as this member found them: the table may lose them."""
         self._joined: _Joined | None = None
         self._record: GroupRecord | None = None
         self._member: SessionMember | None = None
@@ -147,6 +149,7 @@ class Membership:
         self._joined = _Joined(self._coordination.groups, record.lives, lives)
         for name, topic in self._topics.items():
             record = self._joined.check(self._group, await self._begin_topic(name, topic))
+            self._begun[name] = record.positions[name].offsets
             self._feeds[name] = Feed(topic)
         self._record = record
         await self._join()
@@ -234,12 +237,18 @@ class Membership:
         return None
 
     async def _grow(self) -> None:
-        """Know of the queues for which the group has positions, and let it have positions for all that are known."""
+        """Know of the queues for which the group has positions, and let it have positions for all that are known, as a standby of the table's
+        server may have none.
+        """
         stood = {name: position for name, position in self.record.positions.items() if name in self._topics}
         for name, position in stood.items():
             if len(position.offsets) > (topic := self._topics[name]).settings.queues and position.life == topic.life:
                 await topic.tail.catch_up()
         if self._extended(self.record) is not self.record:
+            if lost := sorted(self._topics.keys() - self.record.positions.keys()):
+                log.warning(
+                    "group %s: the table has lost where it had begun on %s: it begins there again", self._group, ", ".join(lost)
+                )
             try:
                 self._record = await self.update(self._extended)
             except LimitExceeded as error:  # the queues that have positions go on
@@ -247,7 +256,9 @@ class Membership:
 
     def _extended(self, record: GroupRecord) -> GroupRecord:
         for name, topic in self._topics.items():
-            if name in record.positions and record.positions[name].life == topic.life:
+            if name not in record.positions:
+                record = record.begun(name, self._begun[name], topic.life)
+            if record.positions[name].life == topic.life:
                 record = record.extended(name, topic.settings.queues)
         return record
 

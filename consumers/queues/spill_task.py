@@ -1,6 +1,6 @@
 """Keeps in a queue's cell only the waiting messages due next, others in objects that it names.
 
-An object is written before the cell names it, and deleted after. While a step fails nothing leaves, and at last the queue stops fetching.
+An object is written before the cell names it, and deleted a while after. While a step fails nothing leaves, and at last the queue stops fetching.
 """
 
 from __future__ import annotations
@@ -35,6 +35,8 @@ _FULL_BYTES = CELL_BYTES_MAX * 3 // 4
 _PAUSE_S = 0.2
 _UNREADABLE_S = 60.0
 """The time for which a damaged or missing object is left alone."""
+UNNAMED_S = 900.0
+"""The time for which an object stays that the cell names no more: a standby of the table's server may take over without the last commits."""
 
 
 class SpillTask:
@@ -51,13 +53,14 @@ class SpillTask:
         self._moved = moved
         self._rows: dict[str, WaitingRows] = {}
         self._unreadable_s: dict[str, float] = {}
-        self._unnamed: list[str] = []
+        self._unnamed_s: dict[str, float] = {}
+        """When to delete the objects that the cell names no more."""
         self._nearest = limits.waiting or QueueLimits().tracked // 2
         self._crowded = False
         self._woken = asyncio.Event()
 
     def wake(self, cell: QueueCell) -> None:
-        if cell.spills or self._unnamed or (self._limits.waiting is not None and self._schedule().tracked.count_waiting):
+        if cell.spills or (self._limits.waiting is not None and self._schedule().tracked.count_waiting):
             self._woken.set()
 
     async def run(self, keeper: QueueKeeper) -> None:
@@ -90,7 +93,7 @@ class SpillTask:
     def _rest_s(self, cell: QueueCell) -> float | None:
         now_s, now_ms = self._clock.monotonic_s(), self._clock.wall_ms()
         waits = [(spill.next_due_ms - AHEAD_MS - now_ms) / 1000 for spill in cell.spills if spill.id not in self._unreadable_s]
-        waits += [again_s - now_s for again_s in self._unreadable_s.values()]
+        waits += [at_s - now_s for at_s in (*self._unreadable_s.values(), *self._unnamed_s.values())]
         return min((wait_s for wait_s in waits if wait_s > 0), default=None)
 
     # --- Back into the cell
@@ -180,12 +183,15 @@ class SpillTask:
         return True
 
     async def _delete(self, keeper: QueueKeeper) -> bool:
-        named = {spill.id for spill in keeper.cell.spills}
-        unnamed, self._unnamed = [one for one in self._unnamed if one not in named], []
-        if unnamed:
+        named, now_s = {spill.id for spill in keeper.cell.spills}, self._clock.monotonic_s()
+        self._unnamed_s = {one: at_s for one, at_s in self._unnamed_s.items() if one not in named}
+        due = [one for one, at_s in self._unnamed_s.items() if at_s <= now_s]
+        for one in due:
+            del self._unnamed_s[one]
+        if due:
             with suppress(RetryError, PermissionDenied):
-                await self._objects.delete(unnamed)
-        return bool(unnamed)
+                await self._objects.delete(due)
+        return bool(due)
 
     def _may_read(self, spill: Spill) -> bool:
         return self._unreadable_s.get(spill.id, -math.inf) <= self._clock.monotonic_s()
@@ -216,4 +222,4 @@ class SpillTask:
         for spill in spills:
             self._rows.pop(spill.id, None)
             self._unreadable_s.pop(spill.id, None)
-            self._unnamed.append(spill.id)
+            self._unnamed_s[spill.id] = self._clock.monotonic_s() + UNNAMED_S

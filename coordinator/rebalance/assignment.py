@@ -14,6 +14,7 @@ from .balance import Queue
 from .member_context import MemberContext
 from .owned_queues import beginning, unended
 from .ownership import RebalanceRound
+from .recent_writes import RecentWrites
 
 
 class Assignment:
@@ -26,6 +27,7 @@ class Assignment:
         self._queues = tuple(queues)
         self._keepers: dict[Queue, QueueKeeper] = {}
         self._leaving = False
+        self._written = RecentWrites(context)
 
     @property
     def keepers(self) -> dict[Queue, QueueKeeper]:
@@ -42,6 +44,7 @@ class Assignment:
         """Take the queues that are free. Raises as `Ownership.round` does."""
         context, me = self._context, self._context.member.id
         context.check_lease(self._keepers.values())
+        await self._written.look(self.keepers)
         self._keepers = self.keepers
         record = await context.groups.get(context.group)
         if self._leaving:

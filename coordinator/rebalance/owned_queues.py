@@ -15,6 +15,7 @@ from ..queues.keeper import QueueKeeper, take
 from ..tables import CellVersion
 from .balance import Queue
 from .member_context import MemberContext
+from .recent_writes import BEATS_UNTIL_SURE
 
 CellKey = Callable[[str, str, int], str]
 """The key of a cell, by group, topic and queue."""
@@ -44,6 +45,8 @@ class OwnedQueues:
         self.keepers: dict[Queue, QueueKeeper] = {}
         """Keepers, with ended ones until `forget_ended`."""
         self._unannounced: dict[Queue, QueueKeeper] = {}
+        self._released_s: dict[Queue, float] = {}
+        """When to look whether the table has lost a release: then the cell names this member, and nobody else takes the queue."""
         self._doubtful: dict[Queue, CellVersion | None] = {}
         """Queues that may name this member as owner without a keeper, by an unanswered write, as long as the cell has this version (None:
         is absent).
@@ -55,6 +58,8 @@ class OwnedQueues:
         for queue in ended:
             if self.keepers.pop(queue).cell.owner:
                 self._doubtful[queue] = None
+            else:
+                self._released_s[queue] = self._context.clock.monotonic_s() + BEATS_UNTIL_SURE * self._context.beat_s
         return bool(ended)
 
     async def read(self, queue: Queue) -> StoredCell | None:
@@ -65,12 +70,21 @@ class OwnedQueues:
 
     async def settle_doubts(self, record: GroupRecord) -> None:
         """Take the queues that name this member as owner, however many."""
+        self._doubt_released()
         for queue, version in list(self._doubtful.items()):
             found = await self.read(queue)
             if self.owner_in(queue, found) == self._context.member.id:
                 await self.take(queue, found, record)
             elif (found.version if found is not None else None) != version:
                 del self._doubtful[queue]
+
+    def _doubt_released(self) -> None:
+        """Doubt the releases of a while ago, once."""
+        now_s = self._context.clock.monotonic_s()
+        for queue in [queue for queue, look_s in self._released_s.items() if look_s <= now_s]:
+            del self._released_s[queue]
+            if queue not in self.keepers:
+                self._doubtful.setdefault(queue, None)
 
     async def take(self, queue: Queue, found: StoredCell | None, record: GroupRecord) -> None:
         """Take a queue, if the cell is unchanged and the table answers."""

@@ -17,6 +17,7 @@ from .balance import Queue, below_share, contested, inherits, plan, sharing
 from .member_context import MemberContext
 from .owned_queues import CellBeginning, CellKey, OwnedQueues, beginning, unended
 from .owner_scan import OwnerScan
+from .recent_writes import RecentWrites
 from .watched_members import WatchedMembers
 
 _PAUSE_S = 0.05
@@ -50,6 +51,7 @@ class Ownership:
         self._owned = OwnedQueues(context, key, begin)
         self._scan = OwnerScan(context, self._owned)
         self._watched = WatchedMembers(context)
+        self._written = RecentWrites(context)
         self._topics: Mapping[str, tuple[str, ...]] = {}
         self._below_share = True
         self._inherits = True
@@ -84,6 +86,7 @@ class Ownership:
         context, owned = self._context, self._owned
         self._round_s = context.clock.monotonic_s()
         context.check_lease(owned.keepers.values())
+        await self._written.look(self.keepers)
         if owned.forget_ended():
             self._scan.pacing = self._scan.pacing.changed(self._round_s)
         record = await context.groups.get(context.group)

@@ -14,6 +14,11 @@ _TESTS: Mapping[str, Mapping[str, str]] = {
         "test_an_owner_of_long_ago_writes_nothing_after_the_next_one_has_opened_the_name": "consumers:restores-letters",
         "test_queues_and_topics_with_the_same_sequences_do_not_meet": "letters:name-of-queue",
     },
+    "tests/consumers/test_failover.py": {
+        "test_a_group_whose_beginning_was_lost_begins_again": "consumers:failover-begins",
+        "test_an_owner_that_has_nothing_to_do_finds_out_that_its_cell_went_back": "consumers:failover-written",
+        "test_a_queue_whose_release_was_lost_is_its_former_owner_s_again": "consumers:failover-released",
+    },
     "tests/consumers/test_given_up_by_receivers.py": {
         "test_the_next_owner_writes_the_letter_with_its_attempts": "repeating:refused-attempts",
         "test_of_one_receive_the_earlier_message_is_given_up_first": "repeating:refused-in-order",
@@ -175,6 +180,7 @@ _TESTS: Mapping[str, Mapping[str, str]] = {
             "consumers:spill-durable consumers:spill-named consumers:spill-taken consumers:spill-leaves "
             "consumers:spill-once consumers:spill-spared"
         ),
+        "test_an_object_stays_for_a_table_that_loses_its_last_commits": "consumers:failover-spilled",
         "test_the_collector_spares_what_is_named_and_what_may_be_yet": "consumers:spill-still consumers:spill-kept",
     },
     "tests/simulation/letters/test_by_hand.py": {

@@ -18,6 +18,7 @@ MUST_HAPPEN = (
     "end: cut", "end: too late", "pause", "suspend", "crash", "step_clock", "write landed after its caller was gone",
     "spill: left the cell", "spill: came back in part", "spill: merged", "spill: taken over",
     "the table was put back", "dead letter numbered anew", "the bucket was put back", "the group was reset",
+    "the server failed over", "start: by who is not aware",
     "order: alter", "left out by a filter", "left out, and behind a blocked message later",
     "left out, and read again by a new filter", "error: invalid_argument",
     "growth", "start: behind a former queue", "start: beside what is blocked in a former queue",

@@ -31,6 +31,7 @@ from penstock.coordinator.workers.worker import Worker
 from penstock.log.stores.refusals import Refusals
 from tests.simulation import cell_patches
 from tests.simulation.consumers import patches
+from tests.simulation.consumers.failover_mutants import FAILOVER_MUTANTS
 from tests.simulation.consumers.growth_mutants import GROWTH_MUTANTS
 from tests.simulation.consumers.spill_mutants import SPILL_MUTANTS
 from tests.simulation.mutant import Mutant
@@ -40,6 +41,7 @@ from tests.simulation.table import SimTableClient
 MUTANTS: dict[str, Mutant] = {
     **SPILL_MUTANTS,
     **GROWTH_MUTANTS,
+    **FAILOVER_MUTANTS,
     "conditional": Mutant(
         guard="a cell is written on the version that was read",
         rule="C9",

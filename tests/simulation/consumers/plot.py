@@ -126,6 +126,8 @@ class Plot(SimulatedPlot):
     """Of messages."""
     restores_every_s: float = 0.0
     """The table is put back to how it was a while before, so often."""
+    receives: bool = False
+    """A receiver takes messages beside the handlers."""
     outages_every_s: float = 0.0
     outage_s: tuple[float, float] = (0.5, 40.0)
 

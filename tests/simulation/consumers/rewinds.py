@@ -11,7 +11,7 @@ import asyncio
 import math
 import random
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -71,13 +71,15 @@ class Rewinds(Consuming):
             machine.start()
         producing = asyncio.ensure_future(self._lives("producer", self._produce))
         mending = asyncio.ensure_future(self._mend())
-        others = [asyncio.ensure_future(work) for work in (self._struck(), self._rewind())]
+        acting = [asyncio.ensure_future(work) for work in self._actors()]
+        others = [asyncio.ensure_future(work) for work in (self._struck(), self._go_back())]
         lives = [life for machine in self.machines if (life := machine.life) is not None]
         done, _ = await asyncio.wait([*lives, mending], timeout=self.plot.faults_end_s, return_when=asyncio.FIRST_EXCEPTION)
         for life in done:
             life.result()
         self._calm(others)
-        await self._within(self.plot.quiet_s, producing, "the producer")
+        for actor in (producing, *acting):
+            await self._within(self.plot.quiet_s, actor, "the producer, or another actor")
         await self.store.settled()
         await self._as("looker", self._look)
         await self._all_settled(self.now_s)
@@ -99,7 +101,11 @@ class Rewinds(Consuming):
 
     # --- Who does what ----------------------------------------------------------------------------------------------------------
 
-    async def _rewind(self) -> None:
+    def _actors(self) -> Iterator[Coroutine[Any, Any, None]]:
+        """What others do until all is quiet, beside machines and the producer."""
+        return iter(())
+
+    async def _go_back(self) -> None:
         """Put the bucket back to how it was a while before; who begins first then is drawn."""
         rng = self.kernel.rng("rewinds")
         while self.plot.restores_every_s:

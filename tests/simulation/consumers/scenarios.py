@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from penstock.coordinator.groups.record import DeadLetterPolicy, DeliveryOrder
+from tests.simulation.consumers.failovers import Failovers
 from tests.simulation.consumers.growing import Growing
 from tests.simulation.consumers.lives import Lives
 from tests.simulation.consumers.plot import CALM, MIXED, GroupPlan, Plot, Temper
@@ -440,6 +441,35 @@ def rewinds(seed: int | str, *, rate: float = 0.01) -> Consuming:
     )
 
 
+def failovers(seed: int | str, *, rate: float = 0.01) -> Consuming:
+    """The table loses its last commits, of up to 20 s, while all go on: handlers, and perhaps a receiver beside them."""
+    rng = rng_of(seed)
+    order = rng.choice([DeliveryOrder.ORDERLY, DeliveryOrder.ORDERLY, DeliveryOrder.CONCURRENT])
+    plan = GroupPlan(
+        order=order,
+        max_attempts=2,
+        retry_s=log_uniform(rng, 0.2, 3.0),
+        threads=rng.choice([1, 3, 8]),
+        waiting=rng.choice([1, 1_000]),
+    )
+    return _make(
+        seed,
+        rate,
+        Plot(
+            groups={"billing": plan},
+            queues=rng.choice([1, 2, 4]),
+            machines=rng.randint(1, 3),
+            message_groups=rng.choice([3, 12]),
+            blows_every_s=rng.choice([0.0, 15.0]) if rate else 0.0,
+            deploys_every_s=rng.choice([0.0, 20.0]) if rate else 0.0,
+            restores_every_s=rng.choice([5.0, 15.0, 40.0]) if rate else 0.0,
+            receives=rng.random() < 0.5,
+            faults_end_s=90.0,
+        ),
+        Failovers,
+    )
+
+
 def small_work(seed: int | str, *, store: FaultPlan | None = None, table: FaultPlan | None = None) -> Consuming:
     """For single faults: a retry, a rejection, a poison, a kill, a reset and a deploy, of a few messages."""
     tempers = {Temper.GOOD: 4.0, Temper.RAISES: 1.0, Temper.REJECTED: 1.0, Temper.KILLS_ONCE: 1.0}
@@ -525,6 +555,7 @@ SCENARIOS: Mapping[str, Callable[..., Consuming]] = {
     "lives": lives,
     "restores": restores,
     "rewinds": rewinds,
+    "failovers": failovers,
     "outage": outage,
     "heals": heals,
     "alters": alters,

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from penstock.consumers.handlers.results import RetryAfter
+from penstock.consumers.queues import spill_task
 from penstock.consumers.queues.spill_task import SpillTask
 from penstock.coordinator.cells.keys import QUEUES
 from penstock.coordinator.groups.record import DeliveryOrder
@@ -27,6 +28,7 @@ from tests.simulation.consumers.stage import SUCCESS, Stage
 from tests.simulation.patches import Patch, attribute, everywhere
 from tests.simulation.process import SimProcess
 from tests.simulation.simulated import Stuck
+from tests.simulation.small import small_log
 
 pytestmark = [pytest.mark.simulation, pytest.mark.timeout(120)]
 
@@ -111,6 +113,36 @@ def test_what_waits_in_an_object_that_is_gone_waits_until_it_is_restored(
     if guard is None:
         assert "are not run again" in caplog.text
         assert "restore the object" in caplog.text
+
+
+AT_ONCE = attribute(spill_task, "UNNAMED_S", lambda _: 0.0)
+
+
+@pytest.mark.parametrize("guard", [None, AT_ONCE], ids=["all guards", "an object goes as soon as it is named no more"])
+def test_an_object_stays_for_a_table_that_loses_its_last_commits(guard: Patch | None) -> None:
+    """The owner dies, and the next one is to find all that the cell of before names."""
+    stage = Stage(PLAN)
+
+    async def script() -> None:
+        await spilled(stage)
+        before = stage.world.witness.backup()
+        await stage.until("it came back", lambda: not stage.bare().spills, within_s=120)
+        await asyncio.sleep(10)
+        stage.process().crash()
+        stage.world.witness.put_back(before)
+        await asyncio.sleep(120)
+        assert stage.is_settled(COUNT)
+
+    stage.world.behave = failing(70)
+    with guard() if guard else nullcontext(), small_log(), pytest.raises(AssertionError) if guard else nullcontext():
+        stage.world.kernel.run(scripted(stage, script))
+
+
+async def scripted(stage: Stage, script: Callable[[], Any]) -> None:
+    """Without the judge, which does not know of a table that is put back under its users."""
+    await stage.world._as("founder", stage.world._found)
+    await script()
+    await stage.machine().stop()
 
 
 async def _nothing_named(*_: object) -> set[str]:

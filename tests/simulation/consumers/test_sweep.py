@@ -28,6 +28,7 @@ CHEAP = {
     "sluggish": [1],
     "overtaken": [15],
     "restores": [1],
+    "failovers": [55],
     "outage": [0, 2, 7600012],
     "heals": [2],
     "alters": [2],
