@@ -49,7 +49,7 @@ class KafkaServer(PortServer):
         return len(self._connections)
 
     def sessions(self) -> list[KafkaSession]:
-        """Who is at the other ends of the open connections."""
+        """The identities at the other ends of the open connections."""
         return [connection.session for connection in self._connections]
 
     async def start(self) -> None:

@@ -15,7 +15,7 @@ from ....log.topic.growth import check_queues
 from ....log.topic.records import not_found, read_record
 from ....log.topic.settings import QUEUES_DEFAULT, RETENTION_DEFAULT, TopicRecord
 from ....log.topic.timer_log import check_own
-from ...operating.topics import TOPIC_SETTINGS, change_lines, keeps_less, setting_value_text, topic_changes
+from ...operating.topics import TOPIC_SETTINGS, TopicLimitValues, change_lines, keeps_less, setting_value_text, topic_changes
 from ..views.page import Breadcrumb, PageContext
 from .action import Action, ActionCount, ActionForm, ActionPreview, ActionResult, AffectedRows, FormField, FormFieldKind
 from .fields import YES_NO, choice, flag_of, names, settings_fields, value_of
@@ -143,10 +143,15 @@ async def create(context: PageContext, meant: TopicCreation, preview: ActionPrev
     )
 
 
+def _present(limits: TopicLimits, kept: Mapping[str, str]) -> dict[str, str]:
+    """The texts of all changeable settings."""
+    stated = TopicLimitValues.of(limits)
+    return {name: kept.get(name) or setting_value_text(getattr(stated, name)) for name in TOPIC_SETTINGS}
+
+
 async def form_of_creation(context: PageContext, given: Mapping[str, str]) -> ActionForm:
     limits = TopicLimits()
-    by_default = {name: setting_value_text(getattr(limits, name, None)) for name in TOPIC_SETTINGS}
-    by_default |= {"retention": setting_value_text(RETENTION_DEFAULT)}
+    by_default = _present(limits, {"retention": setting_value_text(RETENTION_DEFAULT), "retention_bytes": "any"})
     return ActionForm(
         about="Empty fields mean what stands in them.",
         fields=(
@@ -238,8 +243,11 @@ async def form_of_change(context: PageContext, given: Mapping[str, str]) -> Acti
     name = given.get("topic", "")
     _check_name(name, _ALTER)
     before = (await context.using(lambda lake: _existing(lake, name))).settings
-    present = {one: setting_value_text(getattr(before, one, getattr(before.limits, one, None))) for one in TOPIC_SETTINGS}
-    present |= {"retention": "forever" if before.retention is None else setting_value_text(before.retention)}
+    kept = {
+        "retention": "forever" if before.retention is None else setting_value_text(before.retention),
+        "retention_bytes": setting_value_text(before.retention_bytes),
+    }
+    present = _present(before.limits, kept)
     return ActionForm(
         about="Empty fields stay as they are.",
         fields=(

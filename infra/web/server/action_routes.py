@@ -113,6 +113,7 @@ def routes(site: ConsoleSite) -> list[Route]:
         actor = site.actor(request)
         form = await site.form(request)
         found = asked(request, form)
+        site.runner.check_allowed(found.action, actor)
         arguments = found.action.parse_arguments(found.given)
         result = await site.runner.run(
             found.action, found.context, arguments, actor, stamp=form.get(STAMP, ""), typed=form.get(TYPED)

@@ -15,6 +15,7 @@ from starlette.requests import Request
 from starlette.responses import StreamingResponse
 from starlette.types import Message
 
+from penstock.infra.web.actions.registry import ACTIONS
 from penstock.infra.web.server.events import stream
 from penstock.infra.web.server.login import FAILURES_MAX, UNDER_WAY_MAX, TooManyLogins, Viewer
 from penstock.infra.web.server.options import ConsoleRole
@@ -218,3 +219,68 @@ def test_a_long_condition_does_not_keep_others_waiting(console: Open, monkeypatc
     lines = console().client.get("/files/l/lake/topics/orders/messages.jsonl?where=a%20%3D%201")
     assert len(lines.text.splitlines()) == 5
     assert len(judged) > 1
+
+
+WAYS = ("/l/lake/actions/{}", "/l/lake/actions/{}/preview", "/api/l/lake/actions/{}", "/api/l/lake/actions/{}/preview")
+
+
+@pytest.mark.parametrize("action", ACTIONS)
+def test_no_way_to_an_action_takes_a_form_of_elsewhere(console: Open, passwords: Path, action: str) -> None:
+    """Neither from another site or session, nor by who only looks, nor at a console that only looks."""
+    browser, looks, guarded = console(), console(read_only=True), console(password_file=passwords)
+    foreign = console().client.get("/api/session").json()["form_token"]
+    passwords.write_text(line_of("eve", ConsoleRole.VIEWER, PASSWORD, b"salt" * 4))
+    log_in(guarded, "eve")
+    tokens = [one.client.get("/api/session").json()["form_token"] for one in (browser, looks, guarded)]
+    for way in WAYS:
+        path = way.format(action)
+        assert browser.client.post(path, data={"stamp": "0"}).status_code == 403
+        assert browser.client.post(path, data={"stamp": "0", "form_token": foreign}).status_code == 403
+        said = {"origin": "http://evil.example"}
+        assert browser.client.post(path, data={"form_token": tokens[0]}, headers=said).status_code == 403
+        assert guarded.client.post(path, data={"form_token": tokens[2], "stamp": "0"}).status_code == 403
+        if "preview" not in path:
+            assert looks.client.post(path, data={"form_token": tokens[1], "stamp": "0"}).status_code == 403
+        assert browser.client.put(path).status_code == 405
+        big = {"form_token": tokens[0], "a": "x" * 70_000}
+        assert browser.client.post(path, data=big).status_code == 400
+    if ACTIONS[action].form is not None:
+        assert guarded.client.get(f"/l/lake/actions/{action}/form").status_code == 403
+
+
+def test_links_to_actions_write_nothing(console: Open, folder: Path) -> None:
+    def kept() -> set[Path]:
+        """The objects of the lake, apart from what looking makes."""
+        return {one for one in folder.rglob("*") if one.is_file() and ".probe" not in one.parts}
+
+    browser = console()
+    browser.page("/")
+    before = kept()
+    asked = {
+        "send": "topic=mails&body=x",
+        "create_topic": "topic=new",
+        "alter_topic": "topic=mails&retention=1h",
+        "create_group": "group=new",
+        "alter_group": "group=billing&max_attempts=3",
+        "grant": "who=role%3Anew&send=mails",
+    }
+    for action, query in asked.items():
+        for end in ("", "/form"):
+            answer = browser.client.get(f"/l/lake/actions/{action}{end}?{query}&stamp=0&typed=x")
+            assert answer.status_code in (200, 400), answer.text
+            assert browser.client.get(f"/l/lake/actions/{action}{end}?{query}").status_code == 200
+        assert browser.client.get(f"/l/lake/actions/{action}/preview?{query}").status_code in (404, 405)
+    assert kept() == before
+
+
+def test_strange_arguments_of_forms_get_an_answer(console: Open) -> None:
+    browser = console()
+    token = browser.client.get("/api/session").json()["form_token"]
+    strange = ("", "\x00", "\ud7ff\u202e", "<script>alert(1)</script>", "9" * 18, "-1", "%s" * 50, "../" * 50, "\r\n\r\n")
+    for name, action in ACTIONS.items():
+        for text in strange:
+            given = dict.fromkeys(action.arguments.__dataclass_fields__, text)
+            for way in WAYS:
+                answer = browser.client.post(way.format(name), data={**given, "form_token": token, "stamp": "0"})
+                assert answer.status_code in (200, 400, 404, 409), (name, text, answer.text)
+                assert "<script>alert(1)" not in answer.text or answer.headers["content-type"] == "application/json"
