@@ -13,6 +13,7 @@ from ...log.schema.topic_schema import TopicSchema
 from .writer import REDRIVE, REDRIVE_GROUP
 
 _PREFIX = f"{REDRIVE}/"
+_FEW = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +33,8 @@ class GroupFilter:
 
     def _without_others(self, rows: pa.RecordBatch | pa.Table) -> pa.RecordBatch | pa.Table:
         producers = rows.column("producer")
-        if len(producers) == 1:  # a call of Arrow takes more than all else
-            if not producers[0].as_py().startswith(_PREFIX):
+        if len(producers) <= _FEW:  # a call of Arrow takes longer than to look at them
+            if not any(one.startswith(_PREFIX) for one in producers.to_pylist()):
                 return rows
         elif not pc.any(pc.starts_with(producers, _PREFIX)).as_py():
             return rows

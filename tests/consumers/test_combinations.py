@@ -13,7 +13,7 @@ import pytest
 
 import penstock
 from penstock import MessageView
-from penstock.consumers.queues import processor
+from penstock.consumers.dead_letters import group_filter
 from penstock.log.filter.filters import Filter, parse_filter
 from tests.consumers.heard import FAILURE, SUCCESS, Heard, consuming, fill, send, settled, until_settled
 from tests.lakes import TIMEOUT_S
@@ -210,7 +210,7 @@ def test_a_condition_is_not_parsed_anew_with_every_batch_and_is_when_an_operator
         parsed.append(text)
         return parse_filter(text)
 
-    monkeypatch.setattr(processor, "parse_filter", noted)
+    monkeypatch.setattr(group_filter, "parse_filter", noted)
     heard = Heard()
     with consuming(lake, heard, filter="SQL92: price > 10"), lake.producer("orders") as producer:
 

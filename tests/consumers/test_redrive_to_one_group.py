@@ -102,6 +102,14 @@ async def test_a_changed_letter_goes_back_in_its_place_once(scene: Scene) -> Non
     assert [one.body for one in await scene.read()] == [b"0", b"1"]  # the letters are as they were
 
 
+def letters(lake: penstock.Lake) -> int:
+    """The number of dead letters of billing."""
+    try:
+        return lake.describe_topic("%DLQ%billing").messages
+    except penstock.TopicNotFound:  # none yet, or its log has not begun
+        return 0
+
+
 def test_consumers_of_another_group_get_nothing_of_it(tmp_path: Path) -> None:
     got: dict[str, list[bytes]] = {"billing": [], "mails": []}
 
@@ -118,14 +126,13 @@ def test_consumers_of_another_group_get_nothing_of_it(tmp_path: Path) -> None:
         with lake.producer("orders", linger=timedelta(0)) as producer:
             producer.send(Message(b"bad")).result()
         with lake.push_consumer("orders", group="billing", listener=lambda _: ConsumeResult.FAILURE, start="earliest"):
-            wait_until(lambda: "%DLQ%billing" in lake.topics(), "the message is dead")
-            wait_until(lambda: lake.describe_topic("%DLQ%billing").messages == 1, "the letter is written")
+            wait_until(lambda: letters(lake) == 1, "the letter is written")
         with lake.push_consumer("orders", group="mails", listener=listener("mails"), start="earliest"):
             wait_until(lambda: got["mails"] == [b"bad"], "the other group has it once")
             assert lake.redrive("billing", only_group=True).sent == 1
             with lake.push_consumer("orders", group="billing", listener=listener("billing")):
-                wait_until(lambda: got["billing"] == [b"bad"], "its group has it again")
+                wait_until(lambda: b"bad" in got["billing"], "its group has it again")
             with lake.producer("orders", linger=timedelta(0)) as producer:
                 producer.send(Message(b"next")).result()
-            wait_until(lambda: got["mails"][-1] == b"next", "the other group goes on")
+            wait_until(lambda: b"next" in got["mails"], "the other group goes on")
         assert got["mails"] == [b"bad", b"next"]

@@ -13,6 +13,7 @@ from typing import Final
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from ....aio import Lake
+from ....consumers.dead_letters.group_filter import GroupFilter
 from ....log import MessageView, OffsetOutOfRange, Position, Reader, views
 from ....log.filter.filters import Filter, parse_filter
 from ....log.topic.topics import Topic
@@ -46,7 +47,7 @@ class OffsetService:
         """The messages of a queue from an offset on, and the next offset. Nothing is settled."""
         await self._check_group(group_of(request.group))
         topic = await self._names.topic(topic_of(request.message_queue.topic))
-        keep = parse_filter(filter_of(request.filter_expression))
+        keep = GroupFilter(group_of(request.group), parse_filter(filter_of(request.filter_expression)))
         most = min(request.batch_size, _BATCH_MAX)
         if most <= 0:
             raise StatusError(pb.BAD_REQUEST, f"the batch size must be positive, but is {request.batch_size}")

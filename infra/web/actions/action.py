@@ -128,6 +128,8 @@ class Action(Generic[A]):
     """The page to fill in, by the arguments that are known. None: links lead to the preview."""
     unlogged: frozenset[str] = frozenset()
     """Arguments of which the audit topic has size and digest alone."""
+    is_for_tools: bool = True
+    """Whether assistants may do it, to whom bodies of messages may have told what to do."""
 
     def parse_arguments(self, values: Mapping[str, str]) -> A:
         """The arguments of a query or a JSON object of texts. Raises `InvalidArgument`."""

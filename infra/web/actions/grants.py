@@ -163,6 +163,7 @@ def _action(order: Order, *, title: str, about: str) -> Action[RightsChange]:
         command=lambda meant: rights_words(order, meant),
         back=lambda _: Breadcrumb("Rights of clients", "access"),
         form=rights_form(order),
+        is_for_tools=False,
     )
 
 

@@ -73,7 +73,7 @@ def tools_of(pages: Iterable[PageDefinition[Any]], actions: Iterable[Action[Any]
     """One tool for each page; with ``writes`` two for each action, preview and doing."""
     found = [*map(_of_page, pages), _VERIFY]
     if writes:
-        found += [tool for action in actions for tool in _of_action(action)]
+        found += [tool for action in actions if action.is_for_tools for tool in _of_action(action)]
     return {one.name: one for one in found}
 
 

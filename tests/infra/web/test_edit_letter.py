@@ -178,3 +178,27 @@ def test_what_is_not_there_is_no_letter(console: Open, buried: Path) -> None:
     for path in ("group=billing&offset=99", "group=none&offset=0"):
         browser.page(f"/actions/edit/form?{path}", status=404)
         browser.page(f"/actions/edit?{path}", status=404)
+
+
+def test_a_row_is_mended_by_the_names_that_its_letter_has(console: Open, folder: Path) -> None:
+    async def bury_row() -> None:
+        async with aio.connect(folder) as lake:
+            producer = await lake.producer("rows")
+            await producer.send(Message.of({"id": 1, "who": "nobody"}))
+            await producer.close()
+            (row,) = [one async for one in (await lake.reader("rows")).messages()]
+            writer = DeadLetterWriter(lake, "billing", "rows", 0)
+            await writer.write([DeadLetter(0, row, 3, "nobody")])
+            await writer.close()
+
+    with connect(folder) as lake:
+        lake.create_topic("rows", queues=1, schema="id bigint not null, who string")
+    asyncio.run(bury_row())
+    browser = console()
+    given = filled(browser)
+    assert "another schema" in html.unescape(previewed(browser, {**given, "body": '{"id": "x"}'}, status=400))
+    page = previewed(browser, {**given, "body": given["body"].replace("nobody", "ann")})
+    assert browser.client.post(EDIT, data=fields(page)).status_code == 200
+    with connect(folder, read_only=True) as lake:
+        *_, back_again = lake.reader("rows").messages()
+    assert back_again.value == {"id": 1, "who": "ann"}
