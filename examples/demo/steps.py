@@ -204,7 +204,7 @@ def compare(place: Place, topic: str, record: TopicRecord, capture: Capture) -> 
     try:
         return Findings(
             compare_tables(dumps, keys, place.targets(topic), place.storage_options),
-            compare_stream(events, read_topic(place.topic_table(topic, record), place.storage_options)),
+            compare_stream(events, read_topic(place.topic_table(topic, record), place.storage_options), queues=_QUEUES),
         )
     except (DeltaError, OSError) as error:
         raise DemoFailed("a table could not be read", operation="compare", observed=_first_line(error)) from error

@@ -14,13 +14,14 @@ from deltalake import write_deltalake
 
 from examples.demo import shipped
 from examples.demo.checks.capture import event_of, key_columns, read_dumps, read_events
-from examples.demo.checks.check_stream import StreamDifference, compare_stream, read_topic
+from examples.demo.checks.check_stream import Stored, StreamDifference, compare_stream, read_topic
 from examples.demo.checks.compare import TableDifference, compare_table, compare_tables, same_value
 from penstock.log.errors import InvalidArgument
 from tests.demo.captures import (
     CAPTURE,
     DUMPS,
     PAIRS,
+    QUEUES,
     apply,
     doubled,
     dropped,
@@ -36,7 +37,7 @@ def check(lines: Sequence[bytes]) -> tuple[StreamDifference, list[TableDifferenc
     stored = produce(lines)
     capture = [event_of(line) for line in CAPTURE]
     keys, tables = key_columns(capture), apply(stored)
-    return compare_stream(capture, stored), [
+    return compare_stream(capture, stored, queues=QUEUES), [
         compare_table(dump, tables.get(dump.table, []), keys[dump.table]) for dump in dumps_of(DUMPS)
     ]
 
@@ -81,7 +82,16 @@ def test_two_swapped_events_of_a_row_are_found(first: int, second: int) -> None:
 def test_a_row_spread_over_two_queues_is_found() -> None:
     messages = produce(CAPTURE)
     moved = [m if m.offset or m.queue != messages[0].queue else type(m)(99, 0, m.event) for m in messages]
-    assert compare_stream([event_of(line) for line in CAPTURE], sorted(moved, key=lambda m: m.queue)).out_of_order >= 1
+    capture = [event_of(line) for line in CAPTURE]
+    assert compare_stream(capture, sorted(moved, key=lambda m: m.queue), queues=64).out_of_order >= 1
+
+
+def test_a_row_that_goes_on_in_a_queue_of_a_growth_is_in_order_and_one_that_comes_from_there_is_not() -> None:
+    capture = [event_of(line) for line in CAPTURE]
+    row = next(first for first, _ in PAIRS)
+    first, second, *_ = (event for event in capture if event.row == capture[row].row)
+    assert compare_stream([first, second], [Stored(1, 0, first), Stored(1 + QUEUES, 0, second)], queues=QUEUES).equal
+    assert compare_stream([first, second], [Stored(1, 0, second), Stored(1 + QUEUES, 0, first)], queues=QUEUES).out_of_order == 1
 
 
 def test_a_message_that_is_no_event_of_the_capture_is_found() -> None:

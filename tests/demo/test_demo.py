@@ -12,7 +12,9 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +31,7 @@ from examples.demo.outcome import DriverCrash
 from examples.demo.processes.reports import DriverTask
 from examples.demo.processes.syncing import Turns
 from examples.demo.run import _undisturbed
-from penstock.log.errors import MissingDependency
+from penstock.log.errors import MissingDependency, TopicNotFound
 from penstock.spark.java import find_java
 from tests.demo.shop import before, last_update, lines, write_capture, write_dumps
 from tests.demo.test_check import apply
@@ -41,6 +43,8 @@ from tests.waiting import wait_until
 
 RUN_S = 900.0
 """On a machine that is busy with other things: two starts of Spark, and some thirty commits."""
+SENDING_S = 40.0
+"""So long the producers of a demo with a rate send."""
 PROGRAM = "import sys; from examples.demo.__main__ import main; main(sys.argv[1:])"
 
 
@@ -150,6 +154,45 @@ def test_on_versitygw_by_the_environment(tmp_path: Path) -> None:
         found = run(["--lake", f"s3://{server.bucket}/demo", "--no-crashes", *capture(tmp_path)], server.environment)
     assert_faithful(found)
     assert_nothing_killed(found)
+
+
+@pytest.mark.thorough
+@pytest.mark.spark
+@pytest.mark.timeout(2 * RUN_S)
+@pytest.mark.processes
+@pytest.mark.usefixtures("java")
+def test_its_topic_grows_twice_under_it_and_only_the_figures_say_so(tmp_path: Path) -> None:
+    """By the command, while producers send, one of them is killed, and the driver applies what they sent."""
+    lake, count = str(tmp_path / "lake"), len(lines())
+    sent_at_growth: list[int] = []
+
+    def sent() -> int:
+        if not Path(lake).exists():
+            return 0
+        with penstock.connect(lake, read_only=True) as connected, suppress(TopicNotFound):
+            return sum(following for _, following in connected.reader("shop").offsets().values())
+        return 0
+
+    def is_sent(count: int) -> bool:
+        return sent() >= count
+
+    def grow() -> None:
+        for queues, least in ((32, count // 8), (64, count // 2)):
+            wait_until(partial(is_sent, least), f"{least} events are sent", timeout_s=RUN_S)
+            altered = cli_runner().invoke(main, ["topic", "alter", "shop", "--queues", str(queues), "--lake", lake])
+            assert altered.exit_code == 0, altered.output
+            sent_at_growth.append(sent())
+
+    with ThreadPoolExecutor(1) as pool:
+        growing = pool.submit(grow)
+        found = run(["--lake", lake, "--rate", f"{count / SENDING_S:.0f}", *capture(tmp_path)])
+        growing.result()
+    assert_faithful(found)
+    assert_killed(found)
+    assert max(sent_at_growth) < count, "it grew while events were sent"
+    with penstock.connect(lake, read_only=True) as connected:
+        used = [queue for queue, (_, following) in connected.reader("shop").offsets().items() if following]
+    assert max(used) >= 32, "queues of the last growth have events"
 
 
 # --- Without Spark: the tables are filled by plain Python -----------------------------------------------------------------------

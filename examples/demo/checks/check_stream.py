@@ -28,7 +28,7 @@ class StreamDifference:
     foreign: int
     """The number of messages that are no event of the capture, byte for byte."""
     out_of_order: int
-    """The number of messages that come after a later event of their row, or in another queue than the one before."""
+    """The number of messages that come after a later event of their row, or in a queue that does not follow the one before."""
     examples: tuple[str, ...]
     """A few of these messages, in words."""
 
@@ -47,8 +47,10 @@ class Stored:
     event: Event
 
 
-def compare_stream(capture: Iterable[Event], stored: Iterable[Stored]) -> StreamDifference:
-    """Compare the events of a capture, in its order, with the messages of a topic, in the order of (queue, offset)."""
+def compare_stream(capture: Iterable[Event], stored: Iterable[Stored], *, queues: int) -> StreamDifference:
+    """Compare the events of a capture, in its order, with the messages of a topic, in the order of (queue, offset). The topic began with so many
+    ``queues``: as it grows, a row's events go on in a later queue of the same remainder.
+    """
     line_of: dict[Position, tuple[int, bytes]] = {event.position: (line, event.body) for line, event in enumerate(capture)}
     seen: Counter[Position] = Counter()
     last_of_row: dict[tuple[str, str], tuple[int, int]] = {}
@@ -68,7 +70,7 @@ def compare_stream(capture: Iterable[Event], stored: Iterable[Stored]) -> Stream
             examples.append(f"doubled: {place}, event {line + 1}")
             continue
         before_line, before_queue = last_of_row.get(event.row, (-1, message.queue))
-        if line < before_line or message.queue != before_queue:
+        if line < before_line or (message.queue - before_queue) % queues:
             out_of_order += 1
             examples.append(f"out of order: {place}, event {line + 1} after event {before_line + 1}")
         last_of_row[event.row] = max(line, before_line), message.queue
