@@ -20,7 +20,7 @@ from ..cells.keys import LAKE, REDRIVES, TABLE, TIMERS, WORKERS, worker_key
 from ..cells.moved import moved_cell
 from ..cells.table_record import Move, TableIdentity, TableRecord, mismatch
 from ..workers.lease import MARGIN, decode_heartbeat, encode_heartbeat
-from ..workers.liveness import WorkerState, watch_workers, workers
+from ..workers.liveness import WorkerState, WorkerStatus, watch_workers, workers
 from .lake_table import CoordinationInUse, NamedTable
 
 _NAMES = frozenset({TABLE, LAKE})
@@ -142,18 +142,19 @@ class TableMove:
         for one in found:
             if one.state is WorkerState.LIVES:
                 raise self._in_use(f"{one.worker} lives")
-            if one.state is not WorkerState.EXPIRED:
-                continue
-            key = worker_key(one.worker)
-            stored = await self._source.cells.read(key)
-            heartbeat = None if stored is None else decode_heartbeat(stored.data, where=key)
-            if heartbeat is None or heartbeat.fenced:
-                continue
-            if heartbeat != one.heartbeat:
-                raise self._in_use(f"{one.worker} lives")
-            fenced = replace(heartbeat, fenced=True, fenced_ms=self._clock.wall_ms())
-            if not await self._written(self._source, key, encode_heartbeat(fenced), stored):
-                raise self._in_use(f"{one.worker} lives")
+            if one.state is WorkerState.EXPIRED:
+                await self._fence_dead(one)
+
+    async def _fence_dead(self, dead: WorkerStatus) -> None:
+        """End a worker past its lease. One whose clock stood still with its machine believes in that lease, and hears of it at its next heartbeat."""
+        key = worker_key(dead.worker)
+        stored = await self._source.cells.read(key)
+        heartbeat = None if stored is None else decode_heartbeat(stored.data, where=key)
+        if heartbeat is None or heartbeat.fenced:
+            return
+        fenced = replace(heartbeat, fenced=True, fenced_ms=self._clock.wall_ms())
+        if heartbeat != dead.heartbeat or not await self._written(self._source, key, encode_heartbeat(fenced), stored):
+            raise self._in_use(f"{dead.worker} lives")
 
     async def _copy(self) -> None:
         """Copy and mark all cells, until a pass over both tables finds them the same and marked."""

@@ -201,6 +201,9 @@ _TESTS: Mapping[str, Mapping[str, str]] = {
         "test_a_topic_deleted_and_created_again_under_a_paused_trimmer": "log:compared-first",
         "test_a_collector_with_an_old_snapshot_deletes_no_live_file": "log:fresh-snapshot",
     },
+    "tests/simulation/tables/test_frozen.py": {
+        "test_a_worker_that_thaws_after_a_move_hears_at_its_next_heartbeat_that_it_is_over": "tables:fenced",
+    },
     "tests/simulation/test_timers_by_hand.py": {
         "test_a_lost_cell_is_seen": "timers:settled-when-durable",
     },

@@ -47,6 +47,12 @@ MUTANTS = {
         scenario="late",
         seeds=(1,),
     ),
+    "fenced": Mutant(
+        guard="a move fences the workers that are past their leases",
+        patch=attribute(TableMove, "_fence_dead", lambda _: _nothing),
+        scenario="late",
+        unmet=True,
+    ),
     "proofs": Mutant(
         guard="a move waits until nobody trusts a look at the record of before it",
         patch=attribute(TableMove, "_await_end_of_proofs", lambda _: TableMove._fence),
