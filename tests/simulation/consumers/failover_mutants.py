@@ -37,7 +37,7 @@ FAILOVER_MUTANTS = {
         17,
     ),
     "failover-written": _mutant(
-        "an owner looks whether what it wrote last still stands", attribute(RecentWrites, "look", lambda _: _unlooked), 73
+        "an owner looks whether what it wrote last still stands", attribute(RecentWrites, "look", lambda _: _unlooked), 31, 44
     ),
     "failover-released": _mutant(
         "who released a queue looks whether the table has lost that",

@@ -14,15 +14,16 @@ from collections import deque
 from collections.abc import Coroutine, Iterable, Iterator
 from contextlib import suppress
 from datetime import timedelta
+from itertools import takewhile
 from typing import Any, NamedTuple
 
 from penstock.consumers.handlers.results import ConsumeResult
 from penstock.consumers.membership import Subscription
 from penstock.consumers.simple import SimpleConsumer, SimpleOptions
 from penstock.coordinator.cells.cells import WRITE_ID_BYTES
-from penstock.coordinator.cells.keys import QUEUES
+from penstock.coordinator.cells.keys import QUEUES, WORKERS
 from penstock.coordinator.groups.record import DeliveryOrder
-from penstock.coordinator.queues.cell import QueueCell
+from penstock.coordinator.queues.cell import MessageState, QueueCell
 from penstock.coordinator.queues.codec import decode_cell
 from penstock.coordinator.tables import Cell, CellVersion
 from penstock.log.errors import PenstockError
@@ -58,26 +59,35 @@ class _Replicated(Witness):
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
-        self.commits: deque[tuple[float, dict[str, Cell]]] = deque(maxlen=_COMMITS_MAX)
+        self.commits: deque[tuple[float, str, dict[str, Cell]]] = deque(maxlen=_COMMITS_MAX)
         self._ever_over: set[str] = set()
         """Owners that were over by what was lost: others may still know it."""
         self.struck: set[tuple[int, int]] = set()
-        """Queue and offset of what was alone in an owner that died: a strike, whether a handler had begun or not."""
+        """Queue and offset of what was alone in an owner that died, or was given to a receiver: a strike, whether anybody had it or not."""
 
     async def put(self, key: str, data: bytes, *, expected: CellVersion | None) -> CellVersion:
         before = self.backup()
         version = await super().put(key, data, expected=expected)
-        self.commits.append((self._loop.now, before))
+        self.commits.append((self._loop.now, key, before))
         return version
 
     async def delete(self, key: str, *, expected: CellVersion) -> None:
         before = self.backup()
         await super().delete(key, expected=expected)
-        self.commits.append((self._loop.now, before))
+        self.commits.append((self._loop.now, key, before))
+
+    def count_of(self, seconds: float) -> int:
+        """How many commits there were in the last so many seconds."""
+        return sum(at_s > self._loop.now - seconds for at_s, _, _ in self.commits)
+
+    def count_alone(self) -> int:
+        """How many there were since the last heartbeat, if one is of a queue's cell: their owners lose no lease with them."""
+        keys = [*takewhile(lambda key: not key.startswith(WORKERS), (key for _, key, _ in reversed(self.commits)))]
+        return len(keys) if any(key.startswith(QUEUES) for key in keys) else 0
 
     def lose(self, count: int) -> None:
         """The last commits, so many."""
-        _, before = [self.commits.pop() for _ in range(count)][-1]
+        *_, before = [self.commits.pop() for _ in range(count)][-1]
         owners = {
             decode_cell(cell.data[WRITE_ID_BYTES:], where=key).owner for key, cell in before.items() if key.startswith(QUEUES)
         }
@@ -88,7 +98,11 @@ class _Replicated(Witness):
         line = self._lines[key]
         before = self.cells.get(line, QueueCell())
         super()._saw_cell(key, body)
-        if self.cells[line].epoch > before.epoch:
+        after = self.cells[line]
+        out = {offset for offset, tries in after.tries.items() if tries.state is MessageState.OUT}
+        out |= {marker.head for marker in after.markers.values() if marker.tries.state is MessageState.OUT}
+        self.struck |= {(line[2], offset) for offset in out}
+        if after.epoch > before.epoch:
             alone = {offset for offset, tries in before.tries.items() if tries.company == 1}
             alone |= {marker.head for marker in before.markers.values() if marker.tries.company == 1}
             self.struck |= {(line[2], offset) for offset in alone}
@@ -127,22 +141,25 @@ class Failovers(Rewinds):
         rng = self.kernel.rng("failovers")
         while self.plot.restores_every_s:
             await asyncio.sleep(rng.expovariate(1 / self.plot.restores_every_s))
-            await self._fail_over(log_uniform(rng, 0.02, 20.0), away_s=log_uniform(rng, 0.05, 15.0))
+            await self._fail_over(self._replicated.count_of(log_uniform(rng, 0.02, 20.0)), away_s=log_uniform(rng, 0.05, 15.0))
 
     async def _fail_over_last(self) -> None:
         """Once more when nobody sends any more, so that owners have nothing to do."""
         rng = self.kernel.rng("last failover")
         await self._calmed.wait()
         await asyncio.sleep(rng.uniform(0.0, 4.0))
-        if self.plot.restores_every_s:
-            await self._fail_over(log_uniform(rng, 0.1, 3.0), away_s=log_uniform(rng, 0.02, 0.3))
+        for _ in range(40 if self.plot.restores_every_s else 0):
+            lost = self._replicated.count_alone()
+            if lost:
+                await self._fail_over(lost, away_s=log_uniform(rng, 0.02, 0.3))
+                break
+            await asyncio.sleep(0.1)
 
-    async def _fail_over(self, seconds: float, *, away_s: float) -> None:
-        """Lose the commits of so many seconds. Nobody is there meanwhile."""
+    async def _fail_over(self, lost: int, *, away_s: float) -> None:
+        """Lose so many commits. Nobody is there meanwhile."""
         gone = Outage("table", "table", "", only_writes=False, fault=Fault.UNAVAILABLE, refuses=False)
         self._down.append(gone)
         try:
-            lost = sum(at_s > self.now_s - seconds for at_s, _ in self._replicated.commits)
             if lost:
                 self._replicated.lose(lost)
                 self.counts["commits lost"] += lost
