@@ -34,6 +34,8 @@ class Chart:
     values: tuple[ChartValue, ...]
     last: float | None
     most: float
+    axes: str
+    """What the axes show, or when there will be something."""
     lines: tuple[str, ...]
     """Points of SVG polylines, in a box of 240 by 48. Five minutes without a look end a line."""
 
@@ -72,8 +74,17 @@ def _chart(figure: _Figure, points: Sequence[MetricsPoint]) -> Chart:
         values=tuple(ChartValue(at=point.at, value=_rounded(value)) for point, value in found),
         last=_rounded(found[-1][1]) if found else None,
         most=_rounded(most),
+        axes=_axes(figure, drawn=bool(found)),
         lines=lines(thin_out([(point.at_s, value) for point, value in found]), most),
     )
+
+
+def _axes(figure: _Figure, *, drawn: bool) -> str:
+    if drawn:
+        return "upwards from 0, across from 1 h ago to now"
+    if figure.is_rate:
+        return f"nothing yet: a rate follows from two looks, at most {GAP_S / 60:.0f} min apart"
+    return "nothing yet: it begins with the first look"
 
 
 def _rounded(value: float) -> float:

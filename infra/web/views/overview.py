@@ -108,7 +108,7 @@ def live(shown: OverviewPage) -> dict[str, object]:
     totals = {
         name: getattr(shown, name) for name in ("at", "topics", "groups", "lag", "parked", "waiting_timers", "attention_total")
     }
-    drawn = {f"{name}:{one.name}": getattr(one, name) for one in shown.charts for name in ("last", "most", "lines")}
+    drawn = {f"{name}:{one.name}": getattr(one, name) for one in shown.charts for name in ("last", "most", "axes", "lines")}
     topics = {f"stored:{one.topic}": one.stored_per_second for one in shown.busiest}
     topics |= {f"messages:{one.topic}": one.messages for one in shown.busiest}
     return {

@@ -174,6 +174,15 @@ def test_rates_follow_from_two_points_near_to_each_other() -> None:
     assert next(one for one in charts([]) if one.name == "lag").lines == ()
 
 
+def test_a_chart_says_its_axes_or_when_it_begins() -> None:
+    alone = {one.name: one.axes for one in charts([point(0, lag=3)])}
+    assert alone["lag"] == "upwards from 0, across from 1 h ago to now"
+    assert alone["stored"] == "nothing yet: a rate follows from two looks, at most 5 min apart"
+    later = {one.name: one.axes for one in charts([point(0), point(10, stored=5)])}
+    assert later["stored"] == later["lag"]
+    assert {one.axes for one in charts([]) if one.name == "lag"} == {"nothing yet: it begins with the first look"}
+
+
 def test_whole_figures_are_shown_as_such() -> None:
     parked = next(one for one in charts([point(0, parked=3)]) if one.name == "parked")
     assert (str(parked.last), str(parked.most), str(parked.values[0].value)) == ("3", "3", "3")
