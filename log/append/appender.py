@@ -259,7 +259,7 @@ class Appender:
             else:
                 await view.confirm(number - 1)
                 view.prove(number - 1, sent_s)
-                await view.take(number, data)
+                await view.take_own(data, composed.folded, before=composed.before)
                 return self._write_ids.get(number) == write_id
             first = False
             found = await self._read_back(key)

@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 
-from ..format.fold import Judge, VoidReason, bases_of, follows, is_expired, is_of_epoch, is_of_generation, was_accepted
+from ..format.fold import (
+    FoldedEntry,
+    Judge,
+    VoidReason,
+    bases_of,
+    follows,
+    is_expired,
+    is_of_epoch,
+    is_of_generation,
+    was_accepted,
+)
 from ..format.handover import HandOver
-from ..format.header import Action, Batch, Header, Opening, is_idempotent
+from ..format.header import Batch, Epoch, Header, Opening, is_idempotent
 from ..format.idempotence import Standing, is_numbered, key_of, standing
 from ..format.state import TopicState
 from ..limits import ENTRY_INLINE_BYTES_MAX, ENTRY_LINKS_MAX, VALIDITY_ENTRIES
@@ -20,15 +30,37 @@ from .in_flight import PendingAppend
 class ComposedEntry:
     """The entry after a state, with nothing that the fold would void."""
 
-    header: Header
+    before: TopicState
+    folded: FoldedEntry
+    """What the fold makes of it on ``before``."""
     inline: Mapping[int, InlineRows]
     """Rows by position of their batch."""
     put_in: Sequence[PendingAppend]
     useless: Sequence[str]
 
     @property
+    def header(self) -> Header:
+        return self.folded.header
+
+    @property
     def empty(self) -> bool:
         return not (self.header.actions or self.header.openings or self.header.batches)
+
+
+@dataclass(frozen=True, slots=True)
+class _Accepted:
+    """Batches with the first offset of each in its queues."""
+
+    batches: list[Batch] = field(default_factory=list)
+    offsets: list[Mapping[int, int]] = field(default_factory=list)
+
+    def offer(self, batch: Batch, judge: Judge) -> bool:
+        """Take a batch unless it is void, or the entry has all that it may have."""
+        if len(self.batches) >= ENTRY_LINKS_MAX or isinstance(offsets := judge.accept(batch), VoidReason):
+            return False
+        self.batches.append(batch)
+        self.offsets.append(offsets)
+        return True
 
 
 def compose(
@@ -47,11 +79,14 @@ def compose(
     open_pending = [one for one in pending if not one.done]
     changing = [one for one in open_pending if one.actions]
     opening = [one for one in open_pending if one.opening]
-    actions = _actions(judge, changing)
+    actions = tuple(action for one in changing for action in one.actions)
+    for action in actions:
+        judge.act(action)
     openings = _openings(judge, waiting.values(), opening)
-    handed, useless = _handed_batches(judge, waiting, state)
-    own, inline = _own_batches(judge, open_pending, before=len(handed), inline_bytes_max=inline_bytes_max)
-    batches = (*handed, *(one.batch for one in own if one.batch is not None))
+    accepted = _Accepted()
+    useless = _take_handed(accepted, judge, waiting, state)
+    own, inline = _take_own(accepted, judge, open_pending, inline_bytes_max=inline_bytes_max)
+    batches = tuple(accepted.batches)
     header = Header(
         entry=state.entry + 1,
         write_id=write_id,
@@ -59,57 +94,46 @@ def compose(
         state_digest=state.digest,
         bases=bases_of(state, batches),
         actions=actions,
-        openings=openings,
+        openings=tuple(openings),
         batches=batches,
         combines=combines,
     )
-    return ComposedEntry(header, inline, [*changing, *opening, *own], useless)
+    folded = FoldedEntry(judge.state(), header, tuple(openings.values()), tuple(accepted.offsets))
+    return ComposedEntry(state, folded, inline, [*changing, *opening, *own], useless)
 
 
-def _actions(judge: Judge, changing: Sequence[PendingAppend]) -> tuple[Action, ...]:
-    actions = tuple(action for one in changing for action in one.actions)
-    for action in actions:
-        judge.act(action)
-    return actions
-
-
-def _openings(judge: Judge, waiting: Iterable[HandOver], own: Sequence[PendingAppend]) -> tuple[Opening, ...]:
-    openings: list[Opening] = []
+def _openings(judge: Judge, waiting: Iterable[HandOver], own: Sequence[PendingAppend]) -> dict[Opening, Epoch]:
+    openings: dict[Opening, Epoch] = {}
     offered = chain.from_iterable(handed.openings for handed in waiting)
     for opening in chain(offered, (one.opening for one in own if one.opening)):
-        if not isinstance(judge.open(opening, len(openings)), VoidReason):
-            openings.append(opening)
-    return tuple(openings)
+        if isinstance(epoch := judge.open(opening, len(openings)), Epoch):
+            openings[opening] = epoch
+    return openings
 
 
-def _handed_batches(judge: Judge, waiting: Mapping[str, HandOver], state: TopicState) -> tuple[list[Batch], list[str]]:
-    """The accepted batches, and the keys of the objects that no later entry can bring."""
-    batches: list[Batch] = []
+def _take_handed(accepted: _Accepted, judge: Judge, waiting: Mapping[str, HandOver], state: TopicState) -> list[str]:
+    """Take the handed-over batches; the keys of the objects that no later entry can bring."""
     useless: list[str] = []
     for key, handed in waiting.items():
         for batch in handed.batches:
-            if len(batches) < ENTRY_LINKS_MAX and not isinstance(judge.accept(batch), VoidReason):
-                batches.append(batch)
+            accepted.offer(batch, judge)
         if not still_waits(handed, state):
             useless.append(key)
-    return batches, useless
+    return useless
 
 
-def _own_batches(
-    judge: Judge, pending: Sequence[PendingAppend], *, before: int, inline_bytes_max: int
+def _take_own(
+    accepted: _Accepted, judge: Judge, pending: Sequence[PendingAppend], *, inline_bytes_max: int
 ) -> tuple[list[PendingAppend], dict[int, InlineRows]]:
-    """The appends that fit behind ``before`` batches, and the inline rows by position."""
+    """Take the appends that fit; they, and the inline rows by position."""
     own: list[PendingAppend] = []
     inline: dict[int, InlineRows] = {}
     inline_bytes = 0
     for one in pending:
-        position = before + len(own)
-        if one.batch is None or position >= ENTRY_LINKS_MAX:
+        if one.batch is None:
             continue
-        size = 0 if one.batch.parts else one.size_bytes
-        if inline and inline_bytes + size > inline_bytes_max:
-            continue
-        if isinstance(judge.accept(one.batch), VoidReason):
+        position, size = len(accepted.batches), 0 if one.batch.parts else one.size_bytes
+        if (inline and inline_bytes + size > inline_bytes_max) or not accepted.offer(one.batch, judge):
             continue
         if not one.batch.parts:
             inline[position] = one.rows

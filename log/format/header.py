@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Annotated, Any, TypeAlias
 
-from msgspec import UNSET, Meta, UnsetType
+from msgspec import UNSET, Meta, MsgspecError, UnsetType
 
+from ..errors import InternalError
 from ..limits import (
     ENTRY_LINKS_MAX,
     FORMAT_BASIC,
@@ -25,6 +26,7 @@ from ..limits import (
     SCHEMA_CHANGES_TOLD,
     SCHEMA_VERSIONS_KEPT,
 )
+from .forms import decoded
 from .schema_form import SchemaForm
 from .stored_json import Digest, Id, Name, Number, SequenceNumber, StoredForm, TimeMs, damaged, parse_stored, plain
 
@@ -321,6 +323,7 @@ def _names_schema(action: Action) -> bool:
 
 
 def encode_header(header: Header) -> str:
+    """Raises `InternalError` for one that `decode_header` would refuse: its writer does not read it again."""
     document = {
         "format": header.format,
         "entry": header.entry,
@@ -333,7 +336,12 @@ def encode_header(header: Header) -> str:
         "batches": [batch_document(batch) for batch in header.batches],
         **({"combines": True} if header.combines else {}),
     }
-    return json.dumps(document, separators=(",", ":"), ensure_ascii=True, default=plain)
+    text = json.dumps(document, separators=(",", ":"), ensure_ascii=True, default=plain)
+    try:
+        decoded(text, _EntryForm)
+    except MsgspecError as error:
+        raise InternalError("nobody could read this entry", operation="append", expected=header.entry, observed=error) from error
+    return text
 
 
 def decode_header(text: str, *, where: str) -> Header:

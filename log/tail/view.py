@@ -192,12 +192,22 @@ class View:
         except DataDamaged as error:
             await self._lead_around(number, error)
         else:
-            self.state = folded.state
-            self.rhythm.note(folded.header.append_time_ms)
-            self._last_bytes = max(1, len(data))
-            self._cache.put(number, data)
-            if self.on_fold:
-                self.on_fold(folded, data)
+            self._advance(folded, data)
+
+    async def take_own(self, data: bytes, folded: FoldedEntry, *, before: TopicState) -> None:
+        """Take an entry of this process, of which it knows what the fold makes of it on the state ``before``."""
+        if before is self.state:
+            self._advance(folded, data)
+        else:
+            await self.take(folded.number, data)
+
+    def _advance(self, folded: FoldedEntry, data: bytes) -> None:
+        self.state = folded.state
+        self.rhythm.note(folded.header.append_time_ms)
+        self._last_bytes = max(1, len(data))
+        self._cache.put(folded.number, data)
+        if self.on_fold:
+            self.on_fold(folded, data)
 
     @property
     def is_aged(self) -> bool:

@@ -15,7 +15,7 @@ from penstock.log.append.compose import compose, still_waits
 from penstock.log.append.in_flight import PendingAppend
 from penstock.log.format.fold import VoidReason, fold
 from penstock.log.format.handover import HandOver
-from penstock.log.format.header import Batch, CloseJob, Epoch, Opening, Part
+from penstock.log.format.header import Batch, CloseJob, Deleted, Epoch, Grown, Opening, Part, decode_header, encode_header
 from penstock.log.format.state import TopicState
 from penstock.log.limits import ENTRY_LINKS_MAX, VALIDITY_ENTRIES
 from tests.log.strategies import rows_of
@@ -33,6 +33,9 @@ def loop() -> Iterator[asyncio.AbstractEventLoop]:
 def pending(loop: asyncio.AbstractEventLoop, one: Batch | None = None, size_bytes: int = 100, **parts: Any) -> PendingAppend:
     rows = rows_of(dict(one.rows)) if one is not None and not one.parts else None
     return PendingAppend(0.0, loop.create_future(), one, rows=rows, size_bytes=size_bytes, **parts)
+
+
+_ACTIONS = (CloseJob("job"), Grown(generation=1, queues=6), Deleted(incarnation="one"))
 
 
 def handed(tail: int, *batches: Batch, openings: tuple[Opening, ...] = (), name: str = "x") -> HandOver:
@@ -110,7 +113,7 @@ def test_a_hand_over_waits_until_its_validity_is_over(age: int) -> None:
 
 @settings(max_examples=examples(60), deadline=None)
 @given(st.data())
-def test_nothing_in_a_composed_entry_is_void(data: st.DataObject) -> None:
+def test_a_composed_entry_has_nothing_void_and_is_known_to_its_writer_as_others_read_it(data: st.DataObject) -> None:
     loop = asyncio.new_event_loop()
     try:
         folded = opened(topic(3))
@@ -132,8 +135,19 @@ def test_nothing_in_a_composed_entry_is_void(data: st.DataObject) -> None:
             handed(data.draw(st.integers(0, 3)), *group, name=str(n))
             for n, group in enumerate(data.draw(st.lists(st.lists(some | named, max_size=3), max_size=3)))
         ]
+        opening = st.builds(
+            lambda name, write_id, generation: pending(loop, opening=Opening(name, write_id, generation, 10**6)),
+            st.sampled_from("nm"),
+            st.sampled_from(["x", "y"]),
+            st.integers(0, 2),
+        )
+        changing = st.builds(lambda action: pending(loop, actions=(action,)), st.sampled_from(_ACTIONS))
+        own += data.draw(st.lists(opening | changing, max_size=3))
         found = composed(state, own, *waiting)
-        judged = fold(state, found.header)
+        judged = fold(state, decode_header(encode_header(found.header), where="an entry"))
+        assert found.before is state
+        assert found.folded == judged
+        assert found.folded.state.digest == judged.state.digest
         assert not any(isinstance(verdict, VoidReason) for verdict in judged.verdicts)
         assert len(found.inline) == len(found.header.inline)
     finally:
