@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from typing import TypeVar
 
 from .protocol import PART_BYTES, ObjectStore
@@ -57,10 +57,16 @@ class CountingStore(StoreWrapper):
 
     def __init__(self, inner: ObjectStore) -> None:
         super().__init__(inner)
-        self._statistics = StoreStatistics()
+        self._counts = {f.name: [0, 0, 0] for f in fields(StoreStatistics)}
+        """Requests, failed ones and bytes, by verb."""
 
     def statistics(self) -> StoreStatistics:
-        return self._statistics
+        return StoreStatistics(
+            **{
+                verb: VerbStatistics(requests=requests, failed=failed, bytes=size)
+                for verb, (requests, failed, size) in self._counts.items()
+            }
+        )
 
     async def _around(self, call: StoreCall, run: Callable[[], Awaitable[T]]) -> T:
         try:
@@ -84,8 +90,7 @@ class CountingStore(StoreWrapper):
         self._add("put" if call.verb == "put_large" else call.verb, requests, call.sent_bytes + received_bytes(answer), failed)
 
     def _add(self, verb: str, requests: int, size_bytes: int, failed: int) -> None:
-        so_far: VerbStatistics = getattr(self._statistics, verb)
-        counted = VerbStatistics(
-            requests=so_far.requests + requests, failed=so_far.failed + failed, bytes=so_far.bytes + size_bytes
-        )
-        self._statistics = replace(self._statistics, **{verb: counted})
+        counts = self._counts[verb]
+        counts[0] += requests
+        counts[1] += failed
+        counts[2] += size_bytes

@@ -128,9 +128,14 @@ def likely_cause(error: PermissionDenied) -> str:
     return cause if error.hint is None else f"{cause}. {error.hint}"
 
 
-@lru_cache(maxsize=1_024)  # a cell is written under one key again and again
 def right_of(verb: str, key: str) -> Right:
-    return verb, _GIVEN.sub("*", key)
+    folder, slash, name = key.rpartition("/")
+    return verb, _without_given(folder) + slash + _GIVEN.sub("*", name)
+
+
+@lru_cache(maxsize=1_024)  # a log's entries have one folder
+def _without_given(folder: str) -> str:
+    return _GIVEN.sub("*", folder)
 
 
 class TolerantStore(StoreWrapper):

@@ -39,7 +39,7 @@ _ACTIONS = (CloseJob("job"), Grown(generation=1, queues=6), Deleted(incarnation=
 
 
 def handed(tail: int, *batches: Batch, openings: tuple[Opening, ...] = (), name: str = "x") -> HandOver:
-    placed = [replace(one, parts=(Part(f"staged/k/{name}/{n}", 0, one.rows, 1, "d"),)) for n, one in enumerate(batches)]
+    placed = [replace(one, parts=(Part(f"staged/k/{name}/{n}", 0, one.rows, 1, "d" * 32),)) for n, one in enumerate(batches)]
     return HandOver(tail, f"handed/{tail}/{name}", openings, tuple(placed))
 
 

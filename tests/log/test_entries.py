@@ -18,6 +18,7 @@ from penstock.log.format.entry import encode_entry, encode_rows, read_header
 from penstock.log.format.fold import FoldedEntry, fold
 from penstock.log.format.header import Part
 from penstock.log.format.state import TopicState
+from penstock.log.limits import NAME_CHARS_MAX
 from penstock.log.message.message import LOG_SCHEMA
 from penstock.log.paths import TopicPaths
 from penstock.log.runtime.runtime import Runtime
@@ -158,6 +159,12 @@ def test_a_linked_object_that_is_missing_or_damaged_costs_its_own_rows_only(dama
 def test_inline_rows_must_be_those_of_the_header() -> None:
     with pytest.raises(InternalError):
         encode_entry(header_on(topic(), batches=[batch()]), {})
+
+
+def test_an_entry_that_nobody_could_read_is_not_written() -> None:
+    """Its writer takes what it composed, and would go on alone."""
+    with pytest.raises(InternalError, match="nobody could read"):
+        encode_entry(header_on(topic(), batches=[batch("p" * (NAME_CHARS_MAX + 1))]), {0: rows_of({0: 1})})
 
 
 def test_an_entry_without_rows_is_an_entry() -> None:
