@@ -32,7 +32,7 @@ async def gather(context: PageContext, request: PageRequest) -> MessagePage:
     topics: tuple[str, ...] = ()
     if topic is None:
         topics = tuple(await context.using(lambda lake: topic_names(lake.store)))
-        if len(topics) > TOPICS_MAX and request.text("everywhere") is None:
+        if len(topics) > TOPICS_MAX:
             return MessagePage(message_id=message_id, topic=None, topics=topics, life=None)
 
     async def life(lake: Lake) -> MessageLife:
@@ -63,10 +63,7 @@ PAGE = PageDefinition(
     shows=MessagePage,
     gather=gather,
     command=_command,
-    parameters=(
-        QueryParameter(name="topic", help="Look in this topic and the dead letters of its groups, not in all topics."),
-        QueryParameter(name="everywhere", help="Look through all topics, however many there are.", choices=("yes",)),
-    ),
+    parameters=(QueryParameter(name="topic", help="Look in this topic and the dead letters of its groups, not in all topics."),),
     crumbs=_crumbs,
     is_kept=False,
 )

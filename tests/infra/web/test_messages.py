@@ -402,7 +402,7 @@ def test_a_lake_of_many_topics_asks_which_one(console: Open, folder: Path, monke
     browser = console()
     assert browser.api("/trace/none")["life"] is None
     assert '<option value="orders">' in browser.page("/trace/none")
-    assert browser.api("/trace/none?everywhere=yes")["life"]["value"]["places"] == []
+    assert "penstock trace none" in browser.page("/trace/none")  # no page starts a search of so many topics
 
 
 def test_a_message_group_shows_why_it_waits(console: Open, stuck: Path) -> None:
