@@ -408,11 +408,6 @@ class QueueProcessor(Generic[ScheduleT]):
 
     async def _expire(self, now_ms: int) -> None:
         if not self._lapses(now_ms):
-            due_ms = self._next_expiry_ms()
-            if (
-                due_ms is not None and due_ms <= now_ms
-            ):  # the schedule does not know yet of an acknowledgement that our own write met
-                self.schedule.adopt(self.keeper.cell)
             return
         found: list[Expiry] = []
 
@@ -432,6 +427,9 @@ class QueueProcessor(Generic[ScheduleT]):
             return False
         expiry = expired(self.keeper.cell, now_ms, self._record.settings)
         self._expiry_ms = now_ms + _CROWDED_MS if expiry.left else 0
+        if not expiry.lapses and not expiry.left:
+            # The schedule does not know yet of an acknowledgement that a write or a look of this process met.
+            self.schedule.adopt(self.keeper.cell)
         return bool(expiry.lapses)
 
     def _next_expiry_ms(self) -> int | None:

@@ -12,7 +12,9 @@ pytestmark = [pytest.mark.simulation, pytest.mark.slow, pytest.mark.timeout(300)
 
 PAID = 19
 """Its owner took back what another member had given again, as the first receive was cancelled."""
-SEEDS = (*thoroughly(range(8), (4,)), PAID)
+LOOKED_AT = 13
+"""The table's last write was looked at, and told of another's acknowledgement; its owner looked for what was due without a rest."""
+SEEDS = (*thoroughly(range(8), (4,)), PAID, LOOKED_AT)
 
 
 def test_a_repeated_receive_gives_what_is_out_to_it_and_nothing_else() -> None:
